@@ -250,7 +250,8 @@ impl RateLimit {
 
     /// The calls that may come together beyond the first, if they have to wait for other limits after
     /// this one.
-    pub(crate) fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
+    #[must_use]
+    pub fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
         let wait: Duration = later.map(|limit| limit.max_reservation).sum();
         let calls = wait.as_nanos().div_ceil(self.interval().as_nanos());
         u32::try_from(calls).unwrap_or(u32::MAX)

@@ -17,7 +17,7 @@ use crate::document::{
 use crate::output::{self, outln};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::Head::Text;
-use crate::table::{Rows, columns, span, wrapped};
+use crate::table::{Rows, columns, span, thousands, wrapped};
 use crate::{Error, config};
 
 mod limits;
@@ -142,12 +142,10 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     let warning = |problem| format!("{WARNING}{problem}");
     lines.extend(bounded(policy).map(warning));
     lines.extend([protection(policy), deferrals(policy)]);
-    match rules.len() {
-        0 => {}
-        1 => lines.push("rules: 1, applied before the built-in ones".to_owned()),
-        count => lines.push(format!(
-            "rules: {count}, applied before the built-in ones; the first match wins"
-        )),
+    if !rules.is_empty() {
+        let (count, wins) = (thousands(rules.len()), "; the first match wins");
+        let wins = if rules.len() > 1 { wins } else { "" };
+        lines.push(format!("rules: {count}, applied before the built-in ones{wins}"));
     }
     if policy.sqs_calls != CallPolicy::default() {
         lines.push(calls(&policy.sqs_calls));
@@ -189,14 +187,18 @@ fn too_large(text: &str) -> Option<String> {
     let compact = serde_json::from_str::<serde_json::Value>(text).ok()?.to_string();
     let remedy = match bytes(&compact) {
         fits if fits <= room => {
-            format!("remove the white space, which leaves {fits} bytes, or {elsewhere}")
+            format!(
+                "remove the white space, which leaves {} bytes, or {elsewhere}",
+                thousands(fits)
+            )
         }
         _ => elsewhere.to_owned(),
     };
     Some(format!(
-        "size: {size} bytes as REQUEUE_POLICY, too large for Lambda: all variables of a function \
-         may take {ENVIRONMENT} bytes together, and the template's others take about \
-         {OTHER_VARIABLES}; {remedy}"
+        "size: {} bytes as REQUEUE_POLICY, too large for Lambda: all variables of a function may \
+         take {} bytes together, and the template's others take about {OTHER_VARIABLES}; {remedy}",
+        thousands(size),
+        thousands(ENVIRONMENT)
     ))
 }
 
@@ -249,7 +251,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
              --strategy visibility`"
                 .to_owned()
         };
-        tell("maxReceiveCount", count.to_string(), words);
+        tell("maxReceiveCount", thousands(count), words);
     }
     if let Some(delay) = queue.delay {
         tell(
@@ -290,8 +292,10 @@ fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     RETRIED_CLASSES.into_iter().filter_map(move |class| {
         let own = policy.class(class)?.max_retries.filter(|own| *own > all)?;
         Some(format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} limits \
-             all classes together; raise that limit"
+            "maxRetries {} of {class} has no effect: the policy's maxRetries of {} limits all \
+             classes together; raise that limit",
+            thousands(own),
+            thousands(all)
         ))
     })
 }
@@ -319,7 +323,7 @@ fn protection(policy: &RetryPolicy) -> String {
     let circuit = match &policy.circuit_breaker {
         Some(CircuitBreaker { threshold, reset_timeout, .. }) => {
             let failures = if *threshold > 1 {
-                format!("{threshold} failures in a row, of {threshold} messages")
+                format!("{0} failures in a row, of {0} messages", thousands(*threshold))
             } else {
                 "each failure".to_owned()
             };
@@ -353,7 +357,7 @@ fn protection(policy: &RetryPolicy) -> String {
 
 /// `deferrals: at most 100 in a row for a message, each …`
 fn deferrals(policy: &RetryPolicy) -> String {
-    let count = policy.max_deferrals;
+    let count = thousands(policy.max_deferrals);
     let longest = span(policy.max_deferral);
     format!(
         "deferrals: at most {count} in a row for each message; each lasts at most {longest} or the \

@@ -11,6 +11,7 @@ use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, InvalidPolicy, QueueConfig, Settings, Variables};
 
+use crate::table::counted;
 use crate::{Error, environment};
 
 /// The names of the built-in policies.
@@ -206,5 +207,14 @@ pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
 
 /// `1 retry`, `50 retries`.
 pub(crate) fn retries(count: u32) -> String {
-    format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
+    counted(count, "retry")
+}
+
+/// Messages that wait for their reservations take up places of handlers. The tenants of a fair limit
+/// do not wait for each other if there are so many places: twice the calls of a longest reservation.
+pub(crate) fn places_for_tenants(policy: &RetryPolicy) -> Option<u64> {
+    let limit = policy.limit.filter(|_| policy.fair_shares.is_some())?;
+    let calls =
+        limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
+    Some(u64::try_from(2 * calls).unwrap_or(u64::MAX))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::policy::{FairShares, MessageKey, RateLimit, RetryPolicy};
 
-use crate::table::span;
+use crate::table::{counted, span, thousands};
 
 /// A line for each rate limit.
 pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
@@ -15,20 +15,24 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
                 more: &str| {
         let RateLimit { limit: calls, period, max_reservation, headers, .. } = *limit;
         let follows = if headers { "; headers of responses lower the limit" } else { "" };
-        let what = units.map_or_else(|| "calls".to_owned(), |at| format!("units of {}", place(at)));
+        let what = units.map_or_else(
+            || counted(calls, "call"),
+            |at| format!("{} of {}", counted(calls, "unit"), place(at)),
+        );
         format!(
-            "rate limit{each}: {calls} {what} in {0}, and a burst of {burst}: at most {1}{2} in any \
-             {0}; for each scope; without REQUEUE_TABLE, in each execution environment; a copy waits \
-             inside the function for at most {3}{follows}{more}\n",
+            "rate limit{each}: {what} in {0}, and a burst of {4}: at most {1}{2} in any {0}; for \
+             each scope; without REQUEUE_TABLE, in each execution environment; a copy waits inside \
+             the function for at most {3}{follows}{more}\n",
             // A period of 1.1 s must not look like one of 1 s.
             if period > Duration::from_secs(1) && period.subsec_nanos() > 0 {
                 format!("{} s", period.as_secs_f64())
             } else {
                 span(period)
             },
-            u64::from(calls) + u64::from(burst),
+            thousands(u64::from(calls) + u64::from(burst)),
             if units.is_some() { " and the last call" } else { "" },
             span(max_reservation),
+            thousands(burst),
         )
     };
     let total = policy.limit.map(|limit| {
@@ -43,14 +47,9 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
     let keys = policy.key_limits.iter().enumerate().map(|(at, key)| {
         let (each, limit) = (format!(" of each {}", place(&key.key)), &key.limit);
         let later = policy.key_limits[at + 1..].iter().map(|key| &key.limit).chain(&policy.limit);
-        let wait: Duration = later.map(|limit| limit.max_reservation).sum();
-        let kept = wait.as_nanos().div_ceil(limit.interval().as_nanos());
-        let least = u32::try_from(kept).unwrap_or(u32::MAX).saturating_add(1);
+        let least = limit.together(later).saturating_add(1);
         let more = if least > limit.burst {
-            format!(
-                "; the burst is {least}, since calls wait up to {} for other limits",
-                span(wait)
-            )
+            format!("; the burst is {}, since calls wait for other limits too", thousands(least))
         } else {
             String::new()
         };
@@ -63,8 +62,7 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
 fn shares(shares: &FairShares) -> String {
     let weights = match shares.weights.len() {
         0 => String::new(),
-        1 => ", with 1 weight".to_owned(),
-        count => format!(", with {count} weights"),
+        count => format!(", with {}", counted(count, "weight")),
     };
     let by = place(&shares.by);
     format!("; shared fairly by {by}{weights}; a function needs REQUEUE_RECURSIVE_LOOP=Allow")

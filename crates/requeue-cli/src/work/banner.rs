@@ -7,9 +7,9 @@ use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode, Settings};
 
 use super::target::Target;
-use crate::document::{RETRIED_CLASSES, retries};
+use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
 use crate::output;
-use crate::table::counted;
+use crate::table::{counted, thousands};
 
 /// The effective settings.
 pub(super) struct Banner {
@@ -40,7 +40,7 @@ impl Banner {
             policy: policy_line(policy),
             concurrency: format!(
                 "{}{receivers}, timeout {} s",
-                limits.concurrency,
+                thousands(limits.concurrency),
                 limits.timeout.as_secs_f64()
             ),
             dead_letter: match dead_letter {
@@ -100,15 +100,13 @@ fn policy_line(policy: &RetryPolicy) -> String {
     format!("{}; {}", retries(policy.max_retries), delays.collect::<Vec<_>>().join(", "))
 }
 
-/// Messages that wait for their reservations take up handlers. With few of them, the tenants of a fair
-/// limit wait for each other.
+/// With few handlers, the tenants of a fair limit wait for each other.
 pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
     let Settings { policy, limits, .. } = settings;
-    let limit = policy.limit.filter(|_| policy.fair_shares.is_some())?;
-    let calls =
-        limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
-    let (most, needed) = (limits.concurrency, usize::try_from(2 * calls).unwrap_or(usize::MAX));
+    let needed = places_for_tenants(policy)?;
+    let most = u64::try_from(limits.concurrency).unwrap_or(u64::MAX);
     (most < needed).then(|| {
+        let (most, needed) = (thousands(most), thousands(needed));
         format!(
             "messages that wait for their reservations take up handlers, of which there are {most}: \
              with fewer than {needed}, twice the calls of maxReservationSeconds, tenants wait for each \

@@ -49,7 +49,7 @@ fn a_period_with_a_fraction_is_not_rounded() {
         let document = format!(r#"{{"rateLimit": {{"limit": 1, "periodSeconds": {period}}}}}"#);
         let summary = requeue_reading(&document, &["check", "-"]).succeeded();
         let line =
-            format!("rate limit: 1 calls in {said}, and a burst of 1: at most 2 in any {said};");
+            format!("rate limit: 1 call in {said}, and a burst of 1: at most 2 in any {said};");
         assert!(summary.contains(&line), "{summary}");
     }
 }
@@ -162,16 +162,13 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
     let said = requeue_reading(limits, &["check", "-"]).succeeded();
     let begins = |begin: &str| said.lines().any(|line| line.starts_with(begin));
     for begin in [
-        "rate limit: 4000 units of /tokens in 60 s, and a burst of 1: at most 4001 and the last call in any 60 s; ",
+        "rate limit: 4,000 units of /tokens in 60 s, and a burst of 1: at most 4,001 and the last call in any 60 s; ",
         "rate limit of each /tenant: 5 calls in 1 s, and a burst of 21: at most 26 in any 1 s; ",
-        "rate limit of each attribute plan: 1 calls in 1 s, and a burst of 9: at most 10 in any 1 s; ",
+        "rate limit of each attribute plan: 1 call in 1 s, and a burst of 9: at most 10 in any 1 s; ",
     ] {
         assert!(begins(begin), "{begin}: {said}");
     }
-    assert!(
-        said.contains("; the burst is 21, since calls wait up to 4 s for other limits\n"),
-        "{said}"
-    );
+    assert!(said.contains("; the burst is 21, since calls wait for other limits too\n"), "{said}");
     let refused = requeue_reading(r#"{"rateLimit": {"burst": 5}}"#, &["check", "-"]);
     assert!(refused.stderr.contains("rateLimit.limit is missing"), "{}", refused.stderr);
 }
@@ -436,15 +433,17 @@ fn a_document_too_large_for_the_environment_is_told_with_the_remedy() {
     let (spread, large) = (serde_json::to_string_pretty(&fits).unwrap(), rules(60).to_string());
     let remedy = "store it as a parameter and set REQUEUE_POLICY to its ARN, or put it into a file \
                   of the function's package and set REQUEUE_POLICY to its path\n";
-    let verdict = "too large for Lambda: all variables of a function may take 4096 bytes together, \
+    let verdict = "too large for Lambda: all variables of a function may take 4,096 bytes together, \
                    and the template's others take about 600; ";
     let said = |document: &str| {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
         said.find("warning: size: ").map(|at| said[at..].to_owned()).unwrap_or_default()
     };
     assert_eq!(said(&fits.to_string()), "");
-    let bytes =
-        |text: &str| text.len() + text.matches('"').count() + text.matches('\n').count() + 21;
+    let bytes = |text: &str| {
+        let bytes = text.len() + text.matches('"').count() + text.matches('\n').count() + 21;
+        format!("{},{:03}", bytes / 1_000, bytes % 1_000)
+    };
     let compact =
         format!("remove the white space, which leaves {} bytes, or ", bytes(&fits.to_string()));
     for (document, remedies) in [(&spread, compact + remedy), (&large, remedy.to_owned())] {

@@ -6,7 +6,7 @@ use super::super::facts::{Function, FunctionSettings, Mapping, Readiness, Sends,
 use super::secrets::stored_text;
 use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, remedy};
 use crate::document::retries;
-use crate::table::{messages, span};
+use crate::table::{messages, span, thousands};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -109,7 +109,7 @@ fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
     let (strategy, dead_letter) = (config.strategy, config.dead_letter.clone().unwrap_or_default());
     let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
-    let concurrency = config.limits.concurrency;
+    let concurrency = thousands(config.limits.concurrency);
     let calls = match &context.deployment.target {
         None => format!("{concurrency} handlers at once"),
         Some(target) => {
@@ -330,8 +330,10 @@ fn concurrency(context: &Context<'_>) -> Checked {
         let (free, needed) =
             (*function.unreserved_concurrency.as_ref()?, wanted.max(LEAST_RESERVED));
         let found = format!(
-            "the account has {free} for all functions without a reserved concurrency, and this \
-             function's mappings need {needed}"
+            "the account has {} for all functions without a reserved concurrency, and this \
+             function's mappings need {}",
+            thousands(free),
+            thousands(needed)
         );
         let raise = format!(
             "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
@@ -346,6 +348,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
     let (level, reason) = match reserved {
         0 => (Level::Danger, ", so Lambda never invokes the function".to_owned()),
         _ if reserved < wanted => {
+            let wanted = thousands(wanted);
             let reason = format!(", but its mappings run up to {wanted} batches at a time");
             (Level::Warning, reason)
         }
@@ -356,7 +359,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
                  concurrency"
             ),
         ),
-        _ => (Level::Ok, format!(", and its mappings need {needed}")),
+        _ => (Level::Ok, format!(", and its mappings need {}", thousands(needed))),
     };
     let most = if reserved == 0 { needed.max(LEAST_RESERVED) } else { needed };
     let options = format!("--reserved-concurrent-executions {most}");
@@ -373,5 +376,6 @@ fn concurrency(context: &Context<'_>) -> Checked {
     } else {
         vec![reserve, template.to_owned(), lower]
     };
-    Ok(Diagnosis::of(level, format!("the reserved concurrency is {reserved}{reason}"), remedies))
+    let found = format!("the reserved concurrency is {}{reason}", thousands(reserved));
+    Ok(Diagnosis::of(level, found, remedies))
 }

@@ -4,7 +4,7 @@ use requeue::{Limits, Wrap};
 use serde_json::Value;
 
 use super::{ADAPT, Check, Checked, Context, Diagnosis, Level, Remedy, Skip, consumers, remedy};
-use crate::table::span;
+use crate::table::{messages, span, thousands};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -138,8 +138,9 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let longest = timeout * rounds;
     let time = function.timeout.saturating_sub(reserve.min(function.timeout / 4));
     let sum = format!(
-        "a batch of {batch} messages, {at_once} at once, {} each, takes up to {}; a timeout of {} \
-         leaves {}",
+        "a batch of {}, {} at once, {} each, takes up to {}; a timeout of {} leaves {}",
+        messages(batch),
+        thousands(at_once),
         span(timeout),
         span(longest),
         span(function.timeout),

@@ -11,7 +11,7 @@ use super::{
     LONGEST_RETENTION, Level, MOST_RECEIVES, Skip, TIMEOUTS, all, days, remedy,
 };
 use crate::document::retries;
-use crate::table::span;
+use crate::table::{span, thousands};
 
 pub(super) const CHECKS: &[Check] = &[
     Check { id: QUEUE, why: "All other checks of a queue need its attributes.", look: queue },
@@ -134,7 +134,11 @@ fn retention(context: &Context<'_>) -> Checked {
 
 fn message_size(context: &Context<'_>) -> Checked {
     let most = context.queue()?.maximum_message_size;
-    let mut found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
+    let mut found = format!(
+        "MaximumMessageSize is {} bytes, and SQS allows {}",
+        thousands(most),
+        thousands(MAX_BATCH_BYTES)
+    );
     if most < MAX_BATCH_BYTES as u64 {
         found += "; a message whose copy is too large waits by its visibility instead";
     }
@@ -170,7 +174,7 @@ fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     };
     let arn = &context.source()?.arn;
     let set = remedy::redrive_policy(arn, &redrive.target, LEAST_RECEIVES);
-    Ok(Diagnosis::of(level, format!("maxReceiveCount is {count}{reason}"), [set]))
+    Ok(Diagnosis::of(level, format!("maxReceiveCount is {}{reason}", thousands(count)), [set]))
 }
 
 fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
@@ -182,7 +186,8 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
     let batch_size = context.mapping().map_or(1, |mapping| mapping.batch_size);
     let shares_batches = arn.is_fifo() && batch_size > 1;
     let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
-    let compared = format!("maxReceiveCount is {count}, and the policy allows {}", retries(most));
+    let compared =
+        format!("maxReceiveCount is {}, and the policy allows {}", thousands(count), retries(most));
     if count >= needed {
         return Ok(Diagnosis::ok(compared));
     }
@@ -197,7 +202,9 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
         let allowed = if shares_batches { count / 2 } else { count - 1 };
         remedies.push(format!("policy: `\"maxRetries\": {allowed}`"));
     }
+    let needed = thousands(needed);
     let found = if shares_batches && count > most {
+        let batch_size = thousands(batch_size);
         format!(
             "{compared}; in batches of {batch_size}, an earlier message of a group uses up \
              receives of later ones, so at least {needed} receives are needed"
@@ -219,8 +226,8 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
     let rest = queue.visibility * count.saturating_sub(ANNOTATED_RECEIVES);
     let level = if count > ANNOTATED_RECEIVES { Level::Warning } else { Level::Ok };
     let found = format!(
-        "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
-         later",
+        "maxReceiveCount is {}, so an annotated copy reaches the dead-letter queue {} later",
+        thousands(count),
         span(rest)
     );
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);

@@ -3,7 +3,8 @@
 use super::super::facts::{Mapping, Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
 use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
-use crate::table::span;
+use crate::document::places_for_tenants;
+use crate::table::{counted, messages, span, thousands};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -145,13 +146,15 @@ fn shared_limit(context: &Context<'_>) -> Checked {
     let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
     let (shares, calls, period) =
         (shared_table.max_environments, u64::from(limit.limit), span(limit.period));
-    let told = format!("{calls} calls in {period} for all together");
+    let told = format!("{} in {period} for all together", counted(calls, "call"));
     match environments(context) {
         Some(most) if most > shares => Ok(Diagnosis::warning(
             format!(
-                "{told}; but REQUEUE_MAX_ENVIRONMENTS is {shares}, and {most} batches run at a \
-                 time: while the table does not respond, up to {} calls in {period}",
-                (calls * u64::from(most)).div_ceil(u64::from(shares.max(1)))
+                "{told}; but REQUEUE_MAX_ENVIRONMENTS is {}, and {} batches run at a time: while the \
+                 table does not respond, up to {} calls in {period}",
+                thousands(shares),
+                thousands(most),
+                thousands((calls * u64::from(most)).div_ceil(u64::from(shares.max(1))))
             ),
             [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
         )),
@@ -163,29 +166,27 @@ fn shared_limit(context: &Context<'_>) -> Checked {
     }
 }
 
-/// Messages that wait for their reservations leave room for those of other tenants. Otherwise these wait
-/// in the queue, in which tenants have no shares.
+/// Without room for those of other tenants, these wait in the queue, in which tenants have no shares.
 fn room_for_tenants(context: &Context<'_>) -> Checked {
     of_table(context)?;
     let policy = context.policy().map_err(|_| Skip::NotApplicable)?;
-    let limit = policy.limit.filter(|_| policy.fair_shares.is_some()).ok_or(Skip::NotApplicable)?;
+    let needed = places_for_tenants(policy).ok_or(Skip::NotApplicable)?;
     let most = u64::from(environments(context).ok_or(Skip::NotApplicable)?);
     let batch = context.mappings().map(|mapping| u64::from(mapping.batch_size)).max();
     let concurrency = u64::try_from(context.config()?.limits.concurrency).unwrap_or(u64::MAX);
     let places = most * concurrency.min(batch.unwrap_or(u64::MAX));
-    let calls =
-        limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
-    let needed = u64::try_from(2 * calls).unwrap_or(u64::MAX);
     if places >= needed {
         return Ok(Diagnosis::ok(format!(
-            "{places} messages at a time leave room for other tenants"
+            "{} at a time leave room for other tenants",
+            messages(places)
         )));
     }
     Ok(Diagnosis::warning(
         format!(
-            "the policy has fairBy, but only {places} messages are handled at a time: with fewer than \
-             {needed}, twice the calls of maxReservationSeconds, the backlog of one tenant makes \
-             others wait in the queue"
+            "the policy has fairBy, but only {} are handled at a time: with fewer than {}, twice the \
+             calls of maxReservationSeconds, the backlog of one tenant makes others wait in the queue",
+            messages(places),
+            thousands(needed)
         ),
         context
             .mappings()
