@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
-use requeue::{DeadLetterMode, Mode, Settings};
+use requeue::table::{Key, TableError};
+use requeue::{DeadLetterMode, Mode, Settings, printable};
+use tokio::time::timeout;
 
 use super::target::Target;
 use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
-use crate::output;
 use crate::table::{counted, thousands};
+use crate::{environment, output};
 
 /// The effective settings.
 pub(super) struct Banner {
@@ -22,6 +24,9 @@ pub(super) struct Banner {
     table: &'static str,
     mode: Mode,
 }
+
+/// The longest wait for the table at the start.
+const ANSWER: Duration = Duration::from_secs(5);
 
 impl Banner {
     pub(super) fn new(
@@ -113,6 +118,25 @@ pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
              other; raise --concurrency, or set maxReservationSeconds to 1"
         )
     })
+}
+
+/// A table that cannot be read. The worker runs without it, but its messages would tell so only later.
+pub(super) async fn lacks_table(settings: &Settings) -> Option<String> {
+    let shared = settings.shared_table.as_ref()?;
+    let key = Key::of([&shared.namespace]);
+    let code = match timeout(ANSWER, shared.table.read(&key)).await {
+        Ok(Ok(_) | Err(TableError::Throttled)) => return None,
+        Ok(Err(TableError::Unavailable(code))) => code.into_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no response".to_owned(),
+    };
+    let name = environment::value("REQUEUE_TABLE").unwrap_or_default();
+    let code = printable::line(&code);
+    Some(format!(
+        "the table {name} of REQUEUE_TABLE cannot be read ({code}): until it can, this worker keeps \
+         limits, pauses and circuits for itself, and messages of `idempotency` may wait; create the \
+         table, or correct REQUEUE_TABLE, the region, or the permission dynamodb:GetItem"
+    ))
 }
 
 fn secs(time: Duration) -> String {

@@ -220,7 +220,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(asking, find).await?;
-    for note in found.note.iter().chain(&banner::lacks_room(&config.settings)) {
+    let lacks = [banner::lacks_room(&config.settings), banner::lacks_table(&config.settings).await];
+    for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }
     if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {

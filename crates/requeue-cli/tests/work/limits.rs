@@ -133,3 +133,21 @@ async fn a_target_says_how_many_units_a_call_used() {
     // At 40 of 40 units each, the last one would begin after 39 s.
     assert!(began.elapsed() < Duration::from_secs(30), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_says_at_its_start_that_its_table_is_missing() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "tableless").await;
+    let dynamodb = http::Server::start(async |_| {
+        let body = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}"#;
+        Response::builder().status(400).body(Full::from(body)).unwrap()
+    })
+    .await;
+    let url = dynamodb.url();
+    let settings = [("AWS_ENDPOINT_URL_DYNAMODB", &*url), ("REQUEUE_TABLE", "absent")];
+    // No message comes.
+    let (status, said) = shop.worker(&["--drain"], &settings).ended().await;
+    assert_eq!(status, Some(0), "{said}");
+    let told = "the table absent of REQUEUE_TABLE cannot be read (ResourceNotFoundException)";
+    assert!(said.contains(told), "{said}");
+}
