@@ -29,7 +29,8 @@ const LONGEST: u64 = 30 * 86_400;
                         lasts until its time or the next change, whatever is deployed meanwhile.\n\n\
                         During a pause no call begins and no retry is used. The messages wait in \
                         the queue, so their retention goes on. A message of a FIFO queue asks again \
-                        every 15 min, and each time uses a receive.\n\n\
+                        every 15 min, and each time uses a receive. There is no list of paused keys: the \
+                        table has no index of them, and a list would read all of it.\n\n\
                         Permissions: dynamodb:GetItem and dynamodb:UpdateItem on the table; with \
                         --function, lambda:GetFunctionConfiguration.\n\n\
                         Exit status: 0; 1 if the function, the policy or the table cannot be \
