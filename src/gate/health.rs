@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::call::Caller;
 use super::pause::Pause;
+use super::shared::Recovery;
 use crate::disposition::Deferral;
+use crate::limit::epoch_nanos;
 use crate::policy::CircuitBreaker;
 
 /// The number of calls by which the failure rate of a scope is known.
@@ -56,6 +58,10 @@ pub(super) struct Health {
     /// Whether the circuit opened since the last success, be it for few messages.
     pub(super) has_opened: bool,
     pub(super) pause: Option<Pause>,
+    /// The end of the last open circuit of a service that responded to nothing, and of a pause right
+    /// after it, in nanoseconds since the epoch. A service that responds to some calls goes on with as
+    /// many as before.
+    recovered: u64,
 }
 
 impl Health {
@@ -68,6 +74,7 @@ impl Health {
             unserved: 0,
             has_opened: false,
             pause: None,
+            recovered: 0,
         }
     }
 
@@ -82,12 +89,20 @@ impl Health {
 
     /// Forgets a pause that ended long ago, and all before it.
     pub(super) fn forget_pause(&mut self) {
-        *self = Self { unserved: self.unserved, ..Self::new() };
+        *self = Self { unserved: self.unserved, recovered: self.recovered, ..Self::new() };
     }
 
     /// Whether nothing remains to be remembered.
-    pub(super) fn is_over(&self) -> bool {
-        self.pause.is_none() && self.answered == u128::MAX && self.unserved == 0
+    pub(super) fn is_over(&self, now: SystemTime) -> bool {
+        self.pause.is_none()
+            && self.answered == u128::MAX
+            && self.unserved == 0
+            && self.recovery(now).is_none()
+    }
+
+    /// Whether the service came back a moment ago.
+    pub(super) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
+        Recovery::since(self.recovered, epoch_nanos(now))
     }
 
     /// Notes whether a call was served, or its failure speaks of the service.
@@ -115,9 +130,10 @@ impl Health {
         }
     }
 
-    /// Notes a call that got a response.
-    pub(super) fn answer(&mut self) {
+    /// Notes a call that got a response. Calls are possible from `open_from`.
+    pub(super) fn answer(&mut self, open_from: u64) {
         if self.is_open() && self.as_row().is_outage() {
+            self.recovered = open_from;
             // The calls before the outage say nothing about the time after it.
             self.answered = 0;
         }

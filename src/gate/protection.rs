@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime};
 use super::call::{Caller, Change, NotPermitted, Noted, Reply, Scope};
 use super::health::Health;
 use super::pause::Pause;
+use super::shared::Recovery;
 use crate::disposition::Deferral;
+use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
 /// The most scopes that are remembered after a failure, since most scopes come from messages.
@@ -128,7 +130,7 @@ impl Protection {
             && health.pause.as_ref().is_some_and(|pause| pause.has_lapsed(now))
         {
             health.forget_pause();
-            if health.is_over() {
+            if health.is_over(now) {
                 scopes.remove(&scope);
             }
         }
@@ -140,6 +142,11 @@ impl Protection {
         }
         let kind = PermitKind::Probe(pause.number);
         Ok(Permit { protection: Arc::clone(self), scope, caller, kind })
+    }
+
+    /// Whether the service came back a moment ago.
+    pub(crate) fn recovery(&self, scope: Scope, now: SystemTime) -> Option<Recovery> {
+        self.scopes().get(&scope)?.recovery(now)
     }
 
     /// A permit for a message that is not to be paused.
@@ -200,7 +207,7 @@ impl Protection {
                 if !replaces {
                     return None;
                 }
-                health.answer();
+                health.answer(epoch_nanos(now).saturating_add(nanos(length)));
                 health.pause = Some(Pause::asked_for(self.number(), now, length));
                 mem::take(&mut health.has_opened).then_some(Change::Closed)
             }
@@ -211,11 +218,11 @@ impl Protection {
                 } else {
                     health_of(scopes, permit.scope, now)?
                 };
-                health.answer();
+                health.answer(epoch_nanos(now));
                 health.serve(is_served);
                 health.pause = None;
                 let was_open = mem::take(&mut health.has_opened);
-                if health.is_over() {
+                if health.is_over(now) {
                     scopes.remove(&permit.scope);
                 }
                 was_open.then_some(Change::Closed)

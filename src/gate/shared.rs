@@ -8,13 +8,15 @@
 //!   after a failure each result, until 16 responses came in a row.
 //! - A service that responds to some calls must fail for a while besides, since so many environments
 //!   may have a long row in a moment.
+//! - Each open circuit is followed by a [`Recovery`], also that of a service that responds to some
+//!   calls.
 
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, NotPermitted};
 use super::pause::{Permits, first_length, next_length};
 use crate::disposition::Deferral;
-use crate::limit::{epoch_nanos, nanos};
+use crate::limit::{Ask, Demand, epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
 use crate::table::{Field, Item, Update};
 
@@ -74,7 +76,29 @@ pub(crate) struct Recovery {
     /// The calls that it gets now.
     pub(crate) limit: RateLimit,
     /// The time until it gets as many as come.
-    pub(crate) rest: Duration,
+    rest: Duration,
+}
+
+impl Recovery {
+    /// That of a service whose circuit closed at `end`, or whose pause after that ended then.
+    pub(super) fn since(end: u64, now: u64) -> Option<Self> {
+        let is_wrong = end > now.saturating_add(nanos(SKEW));
+        let age = Duration::from_nanos(now.saturating_sub(end));
+        let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
+        let limit = RateLimit::new(FIRST_CALLS << age.as_secs(), Duration::from_secs(1));
+        Some(Self { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
+    }
+
+    /// The slot of a call. Nobody stands in line, since the limit of now says nothing about the time
+    /// of a turn.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand { ask: Ask::Retry, tenant: None, units: 1, longest: self.limit.max_reservation }
+    }
+
+    /// The answer to a message without a slot.
+    pub(crate) fn refusal(&self) -> NotPermitted {
+        NotPermitted { why: Deferral::CircuitOpen, rest: self.rest }
+    }
 }
 
 /// The standing of a message.
@@ -151,13 +175,7 @@ impl SharedHealth {
 
     /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
-        let now = epoch_nanos(now);
-        let is_wrong = self.recovered > now.saturating_add(nanos(SKEW));
-        let age = Duration::from_nanos(now.saturating_sub(self.recovered));
-        let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
-        let calls = FIRST_CALLS << age.as_secs();
-        let limit = RateLimit::new(calls, Duration::from_secs(1));
-        Some(Recovery { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
+        Recovery::since(self.recovered, epoch_nanos(now))
     }
 
     /// The standing of a message now.

@@ -418,6 +418,45 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
     }
 }
 
+#[test]
+fn the_calls_after_an_open_circuit_grow_for_seven_seconds_after_it_or_after_a_pause_that_follows_it()
+ {
+    let calls = |protection: &Protection, now| {
+        protection.recovery(ALL, at(now)).map(|recovery| recovery.limit.limit)
+    };
+    let grow = |protection: &Protection, from: u64| {
+        let grown = (from..from + 8).map(|now| calls(protection, now));
+        let expected = [10, 20, 40, 80, 160, 320, 640].map(Some);
+        assert!(grown.eq(expected.into_iter().chain([None])), "from {from}");
+    };
+    let protection = open();
+    assert_eq!(calls(&protection, 0), None, "it is open");
+    protection.call(1, Reply::Alive);
+    // As many successes as make a service one that responds to all.
+    drop([1; 20].map(|now| protection.call(now, Reply::Alive)));
+    grow(&protection, 1);
+    protection.call(8, Reply::Alive);
+    assert!(protection.scopes().is_empty(), "nothing remains to be remembered");
+
+    let protection = open();
+    protection.call(1, Reply::Paused(secs(20)));
+    protection.call(21, Reply::Alive);
+    grow(&protection, 21);
+
+    let protection = open();
+    protection.call(1, Reply::Alive);
+    protection.call(2, Reply::Paused(secs(2)));
+    assert_eq!(calls(&protection, 6), Some(320), "a pause that lapsed does not end it");
+    drop(protection.enter(6));
+    assert_eq!(calls(&protection, 6), Some(320));
+
+    let protection = self::protection();
+    protection.call(0, Reply::Paused(secs(1)));
+    protection.call(1, Reply::Alive);
+    assert_eq!(calls(&protection, 1), None, "it was not down");
+    assert_eq!(Recovery::since(100_000_000_000, 1), None, "a clock that was set back");
+}
+
 /// Whatever comes when: no more probes than permitted are on their way, a circuit says in turn that
 /// it opened and closed, and one whose service answers again closes.
 #[test]

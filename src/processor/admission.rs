@@ -117,6 +117,8 @@ impl<'a> Call<'a> {
             self.check()?;
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
+        } else if self.may_be_deferred && self.total().is_none() && !permit.is_probe() {
+            permit = Box::pin(self.recover_alone(permit)).await?;
         }
         let reserves = self.is_limited() && self.reserves_alone();
         if reserves {

@@ -13,8 +13,8 @@ use super::expires;
 use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
 use crate::classify::Allowance;
 use crate::disposition::Deferral;
-use crate::gate::{Caller, NotPermitted, Recovery, Scope};
-use crate::limit::{Admission, Ask, Claim, Demand, KnownLimit, LimitState, StartTag};
+use crate::gate::{Caller, Recovery, Scope};
+use crate::limit::{Admission, Claim, Demand, KnownLimit, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
@@ -196,20 +196,14 @@ impl SharedPauses {
         ticket: Ticket,
         others: usize,
     ) -> Result<Ticket, NoTicket> {
-        let Recovery { limit, rest } = recovery;
-        // Nobody stands in line, since the limit of now says nothing about the time of a turn.
-        let longest = limit.max_reservation;
-        let demand = Demand { ask: Ask::Retry, tenant: None, units: 1, longest };
-        let request = Request { demand, sample: 0.0, may_be_deferred: false };
-        match self.take_slot(scope, &limit, request, others).await {
+        let request = Request { demand: recovery.demand(), sample: 0.0, may_be_deferred: false };
+        match self.take_slot(scope, &recovery.limit, request, others).await {
             Admitted::By(Admission::Slot(wait)) => {
                 sleep(wait).await;
                 // The circuit may have opened again meanwhile.
                 self.look(scope, caller).map_err(NoTicket::Paused)
             }
-            Admitted::By(_) | Admitted::Paused => {
-                Err(NoTicket::Paused(NotPermitted { why: Deferral::CircuitOpen, rest }))
-            }
+            Admitted::By(_) | Admitted::Paused => Err(NoTicket::Paused(recovery.refusal())),
             Admitted::Deferred { .. } => Ok(ticket),
         }
     }

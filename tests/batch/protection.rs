@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures_util::future::join_all;
 use requeue::embedded::Fault;
-use requeue::policy::CircuitBreaker;
+use requeue::policy::{CircuitBreaker, RateLimit};
 use requeue::{Deferral, Disposition, Failure, Report, Sampler, Scope};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -176,6 +177,42 @@ async fn a_callee_that_is_down_is_hardly_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_outage_the_calls_of_an_environment_alone_grow_and_use_no_retry() {
+    for limit in [None, Some(1_000)] {
+        let mut world = world();
+        world.settings.limits.concurrency = 100;
+        world.settings.sampler = Sampler::seeded(7);
+        world.settings.policy.max_retries = 1_000;
+        world.settings.policy.limit = limit.map(|calls| RateLimit::new(calls, secs(1)));
+        world.function_timeout = secs(60);
+        world.send_numbered(1_000).await;
+        let (began, outage) = (Instant::now(), secs(40));
+        let script =
+            Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+        let processor = world.processor(script.clone());
+        // Ten batches at the same time.
+        let poll = async |_| world.run(&processor).await;
+        join_all((0..10).map(poll)).await;
+        let calls: Vec<Instant> = script.calls().iter().map(|seen| seen.at).collect();
+        let back = *calls.iter().filter(|at| **at - began >= outage).min().expect("a probe");
+        let made = |from: u64| {
+            let second = back + secs(from)..back + secs(from + 1);
+            calls.iter().filter(|at| second.contains(at)).count()
+        };
+        if limit.is_none() {
+            for (second, most) in [(0, 13), (1, 22), (2, 42), (3, 82)] {
+                assert!((4..=most).contains(&made(second)), "{} calls in {second}", made(second));
+            }
+        } else {
+            assert!(made(0) > 13, "the limit is enough: {}", made(0));
+        }
+        let failed = calls.iter().filter(|at| **at < back).count();
+        assert_eq!(calls.len(), failed + 1_000, "each is called once when it works again");
+        assert!(world.dead().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_says_nothing_about_the_callee_opens_no_circuit() {
     for act in [Act::Panic, Act::Fail(Failure::non_retryable("no"))] {
         let world = world();
@@ -320,7 +357,7 @@ async fn batches_side_by_side_share_the_probes() {
         events.push(json!({ "Records": [record] }));
     }
     let reports = events.iter().map(|event| world.report(&processor, event));
-    let reports = futures_util::future::join_all(reports).await;
+    let reports = join_all(reports).await;
     let called = reports.iter().filter(|report| report.outcomes[0].elapsed.is_some()).count();
     assert_eq!((called, script.calls().len()), (3, 8), "three of {} probe", reports.len());
 }

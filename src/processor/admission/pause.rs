@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
@@ -55,6 +55,26 @@ impl Call<'_> {
             Err(NoTicket::Paused(refused)) => Err(self.paused(refused).await),
             Err(NoTicket::Throttled) => Err(self.defer_for_table(Deferral::TableThrottled, 1)),
         }
+    }
+
+    /// The same for a service that came back a moment ago for this execution environment alone.
+    pub(super) async fn recover_alone(&self, permit: Permit) -> Result<Permit, Uncalled> {
+        let Self { attempts, slot, scope, .. } = *self;
+        let QueuePolicy { protection, slots, .. } = self.policy;
+        let now = attempts.now();
+        let (Slots::Own(limiter), Some(recovery)) = (slots, protection.recovery(scope, now)) else {
+            return Ok(permit);
+        };
+        let at = (now, Instant::now());
+        let Admission::Slot(wait) = limiter.admit(scope, &recovery.limit, recovery.demand(), at)
+        else {
+            return Err(self.paused(recovery.refusal()).await);
+        };
+        let turn = slot.wait(wait);
+        self.unless_stopped(sleep_until(turn.began)).await?;
+        self.check()?;
+        // The circuit may have opened again meanwhile.
+        self.own_permit(attempts.now()).await
     }
 
     /// Waits for a slot of a service that came back a moment ago.
