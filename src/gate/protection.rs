@@ -66,7 +66,7 @@ impl Protection {
         })
     }
 
-    fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Health>> {
+    pub(super) fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Health>> {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

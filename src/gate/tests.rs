@@ -433,7 +433,7 @@ fn the_calls_after_an_open_circuit_grow_for_seven_seconds_after_it_or_after_a_pa
     assert_eq!(calls(&protection, 0), None, "it is open");
     protection.call(1, Reply::Alive);
     // As many successes as make a service one that responds to all.
-    drop([1; 20].map(|now| protection.call(now, Reply::Alive)));
+    let _ = [1; 20].map(|now| protection.call(now, Reply::Alive));
     grow(&protection, 1);
     protection.call(8, Reply::Alive);
     assert!(protection.scopes().is_empty(), "nothing remains to be remembered");

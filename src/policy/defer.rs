@@ -26,6 +26,10 @@ use crate::state::REDRIVE_TOLERANCE;
 /// service that responds to nothing is probed with one message at a time. The first success closes
 /// the circuit. If all probes fail, the circuit stays open.
 ///
+/// After a circuit closed, the calls of a service that had responded to nothing grow for seven
+/// seconds: 10 in the first, and twice as many in each next one. A scope with a rate limit goes by its
+/// limit instead.
+///
 /// A message that fails again and again counts once, so it cannot open the circuit for others. If
 /// its failures speak of the service, as a 503 or [`Failure::service_down`](crate::Failure::service_down)
 /// does, the circuit opens for the failing messages alone. Such a failure then uses no retry, and
