@@ -8,8 +8,10 @@ use crate::gate::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
 
+mod around;
 mod in_bulk;
 
+pub use around::{Around, BoxHandler, around};
 pub use in_bulk::{Bulk, BulkHandler, DynBulk, Each, InBulk, IntoBulk, bulk, each};
 
 tokio::task_local! {
@@ -74,6 +76,22 @@ pub fn is_last_poll() -> bool {
 /// # is_handler(charge);
 /// # is_handler(async |_: Message| Ok::<(), Failure>(()));
 /// ```
+///
+/// [`around`] makes a handler of another one, and [`BoxHandler`] takes a handler of any type.
+///
+/// The future must be [`Send`]. If it keeps a value that is not, the compiler names the value:
+///
+/// ```compile_fail
+/// # use requeue::{Failure, Handler, Message};
+/// # fn is_handler(_: impl Handler) {}
+/// async fn charge(_: Message) -> Result<(), Failure> {
+///     let count = std::rc::Rc::new(1);
+///     tokio::task::yield_now().await;
+///     drop(count); // drop it before the `await`, or use `Arc`
+///     Ok(())
+/// }
+/// is_handler(charge);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler of `Message<{T}>`",
     note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
@@ -84,11 +102,6 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// The error with which a message fails: [`Failure`], or a type of your own that turns into
     /// one.
     type Error: Into<Failure>;
-
-    /// Whether [`Message::to_event_record`] is to have the fields of Lambda's event that this library
-    /// does not know. The text of the event is then kept.
-    #[doc(hidden)]
-    const NEEDS_EVENT: bool = false;
 
     /// Works on one message. It may run several times for the same message, so it must be
     /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. Requeue
@@ -146,6 +159,13 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
         None
     }
 
+    /// Whether [`Message::to_event_record`] is to have the fields of Lambda's event that this library
+    /// does not know. The text of the event is then kept.
+    #[doc(hidden)]
+    fn needs_event(&self) -> bool {
+        false
+    }
+
     /// The handler of several messages behind this one, if there is one.
     #[doc(hidden)]
     fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
@@ -153,8 +173,6 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     }
 }
 
-// Without this, a compiler error about a wrong handler would name this impl and not `Handler`.
-#[diagnostic::do_not_recommend]
 impl<F, T, R, E> Handler<T> for F
 where
     F: Fn(Message<T>) -> R + Send + Sync + 'static,
@@ -206,15 +224,12 @@ impl<H, F> fmt::Debug for Scoped<H, F> {
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H, T, F> Handler<T> for Scoped<H, F>
 where
     H: Handler<T>,
     F: Fn(&Message<T>) -> Scope + Send + Sync + 'static,
 {
     type Error = H::Error;
-
-    const NEEDS_EVENT: bool = H::NEEDS_EVENT;
 
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), H::Error>> + Send {
         self.handler.handle(message)
@@ -226,6 +241,10 @@ where
 
     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
         self.handler.rate_limit(scope)
+    }
+
+    fn needs_event(&self) -> bool {
+        self.handler.needs_event()
     }
 
     fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {

@@ -64,6 +64,8 @@
 //! | put `tower` layers around it | [`run_layered`] | |
 //! | run it in a runtime of my own | [`BatchProcessor`] | |
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
+//! | put my own code around another handler | [`around`] | |
+//! | choose a handler at run time | [`BoxHandler`] | |
 //! | call an API that takes many items at once | [`BulkHandler`], with [`run_bulk`] or [`bulk`] | ten messages a call |
 //! | let a service recognise a repeated request | [`Message::idempotency_key`] | |
 //! | pass a message on to another function | [`Message::to_event_record`] | |
@@ -191,7 +193,8 @@ pub use gate::Scope;
 #[doc(hidden)]
 pub use handler::DynBulk;
 pub use handler::{
-    Bulk, BulkHandler, Each, Handler, InBulk, IntoBulk, Scoped, bulk, each, is_last_poll, scoped,
+    Around, BoxHandler, Bulk, BulkHandler, Each, Handler, InBulk, IntoBulk, Scoped, around, bulk,
+    each, is_last_poll, scoped,
 };
 pub use lambda::{
     BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,

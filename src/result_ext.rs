@@ -43,8 +43,36 @@ pub trait ResultExt<T, E>: Sized + sealed::Sealed {
 }
 
 mod sealed {
+    use crate::failure::Failure;
+
     pub trait Sealed {}
     impl<T, E> Sealed for Result<T, E> {}
+
+    /// No type has it, so it serves the compiler's advice alone.
+    #[diagnostic::on_unimplemented(
+        message = "no class of failure is known for `{Self}`",
+        label = "say its class: `.classified()?`, or `.temporary()?`, `.non_retryable()?`, … of `requeue::ResultExt`",
+        note = "for an error type of your own, write `impl From<{Self}> for Failure`"
+    )]
+    pub trait HasClass {
+        fn into_failure(self) -> Failure;
+    }
+}
+
+/// For no type: the class of a foreign error is to be said. A type of your own may have its
+/// `impl From<MyError> for Failure`.
+///
+/// ```compile_fail,E0277
+/// # use requeue::{Failure, Message};
+/// async fn charge(message: Message) -> Result<(), Failure> {
+///     let amount: u64 = message.body().parse()?; // .non_retryable()?
+///     Ok(())
+/// }
+/// ```
+impl<E: sealed::HasClass> From<E> for Failure {
+    fn from(error: E) -> Self {
+        error.into_failure()
+    }
 }
 
 impl<T, E> ResultExt<T, E> for Result<T, E> {

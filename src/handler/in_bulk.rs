@@ -63,10 +63,6 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
     /// The error with which a message fails.
     type Error: Into<Failure>;
 
-    /// See [`Handler::NEEDS_EVENT`].
-    #[doc(hidden)]
-    const NEEDS_EVENT: bool = false;
-
     /// Works on the messages of one call. A panic, or a call whose time is over, is
     /// [`Bulk::Unclear`].
     fn handle(&self, messages: Vec<Message<T>>) -> impl Future<Output = Bulk<Self::Error>> + Send;
@@ -84,6 +80,12 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
     /// See [`Handler::rate_limit`].
     fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
         None
+    }
+
+    /// See [`Handler::needs_event`].
+    #[doc(hidden)]
+    fn needs_event(&self) -> bool {
+        false
     }
 }
 
@@ -166,8 +168,6 @@ impl<E: Into<Failure>> IntoBulk for Result<(), E> {
     }
 }
 
-// Without this, a compiler error about a wrong handler would name this impl and not `BulkHandler`.
-#[diagnostic::do_not_recommend]
 impl<F, T, R> BulkHandler<T> for F
 where
     F: Fn(Vec<Message<T>>) -> R + Send + Sync + 'static,
@@ -196,11 +196,8 @@ impl<B> fmt::Debug for InBulk<B> {
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
     type Error = Failure;
-
-    const NEEDS_EVENT: bool = B::NEEDS_EVENT;
 
     /// A call for this message alone.
     async fn handle(&self, message: Message<T>) -> Result<(), Failure> {
@@ -215,6 +212,10 @@ impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
 
     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
         self.0.rate_limit(scope)
+    }
+
+    fn needs_event(&self) -> bool {
+        self.0.needs_event()
     }
 
     fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
@@ -237,7 +238,6 @@ impl<H> fmt::Debug for Each<H> {
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H: Handler<T, Error: Send>, T: Send + 'static> BulkHandler<T> for Each<H> {
     type Error = H::Error;
 

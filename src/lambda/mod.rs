@@ -193,6 +193,7 @@ where
     warn_of_missing_reasons(&settings);
     let spare = Spare::if_needed()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
+    let needs_event = handler.needs_event();
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
         let served =
@@ -203,7 +204,7 @@ where
                         let settings = Settings { handlers: Some(handlers), ..settings };
                         let processor = BatchProcessor::new(handler, queue, settings);
                         let service = layer.layer(processor);
-                        let served = if H::NEEDS_EVENT {
+                        let served = if needs_event {
                             lambda_runtime::run_concurrent(WithTexts(service)).await
                         } else {
                             lambda_runtime::run_concurrent(service).await

@@ -45,8 +45,6 @@ impl<H: Handler> Handler for Observed<H> {
 impl<B: BulkHandler> BulkHandler for Observed<B> {
     type Error = Failure;
 
-    const NEEDS_EVENT: bool = B::NEEDS_EVENT;
-
     async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
         let begin = |message| Call::begin(&self.observer, self.handler.scope(message), message);
         let calls: Vec<Call> = messages.iter().map(begin).collect();
@@ -85,6 +83,10 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
 
     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
         self.handler.rate_limit(scope)
+    }
+
+    fn needs_event(&self) -> bool {
+        self.handler.needs_event()
     }
 }
 

@@ -162,8 +162,6 @@ struct TooLarge;
 impl<I: Invoke> BulkHandler for FunctionTarget<I> {
     type Error = Failure;
 
-    const NEEDS_EVENT: bool = true;
-
     async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
         let records: Vec<String> = messages.iter().map(Message::to_event_record).collect();
         let ids: Vec<&str> = messages.iter().map(Message::idempotency_key).collect();
@@ -210,6 +208,10 @@ impl<I: Invoke> BulkHandler for FunctionTarget<I> {
 
     fn scope(&self, message: &Message) -> Scope {
         self.settings.scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
+    }
+
+    fn needs_event(&self) -> bool {
+        true
     }
 }
 
