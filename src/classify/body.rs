@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Response;
-use super::{code, doubt, retry_after};
+use super::{code, doubt, retry_after, status};
 
 /// The fields below which services describe an error, or list several.
 const NESTED: [&str; 12] = [
@@ -57,6 +57,20 @@ const WORDS: [&str; 17] = [
 const OF_REQUEST: [&str; 4] = ["details", "detail", "errors", "Errors"];
 const ECHOED: [&str; 2] = ["name", "id"];
 
+/// The fields in which an error may say its HTTP status.
+const STATUSES: [&str; 9] = [
+    "code",
+    "status",
+    "statusCode",
+    "status_code",
+    "httpStatus",
+    "http_status",
+    "httpCode",
+    "http_code",
+    // Telegram
+    "error_code",
+];
+
 /// The facts of an error body of a known shape.
 #[derive(Default)]
 pub(super) struct Details {
@@ -74,6 +88,8 @@ pub(super) struct Details {
     pub(super) is_transient: bool,
     /// The limit is one of calls at once.
     pub(super) limits_calls_at_once: bool,
+    /// The HTTP status that the error says.
+    said_status: Option<u16>,
 }
 
 impl Details {
@@ -142,11 +158,23 @@ impl Details {
             places.into_iter().find_map(retry_after::json_seconds)
         };
         self.delay = self.delay.or_else(delay).or_else(seconds);
+        // GraphQL Yoga, and a data source of Apollo
+        let places = [&error["http"]["status"], &error["response"]["status"]];
+        let said = STATUSES.iter().map(|name| &error[*name]).chain(places).find_map(said_status);
+        self.said_status = self.said_status.or(said.filter(|_| !error["fbtrace_id"].is_string()));
         if error["fbtrace_id"].is_string() {
             let code = &error["code"];
             self.graph_code = code.as_i64().or_else(|| code.as_str()?.parse().ok());
             self.is_transient = error["is_transient"] == true;
         }
+    }
+
+    /// The status by which the response is classified. A success in which the service says that it
+    /// failed has the status that stands there, or for which a code stands.
+    pub(super) fn status(&self, status: u16) -> u16 {
+        let of_name = || self.words.iter().find_map(|word| status::of_name(word));
+        let is_success = (200..300).contains(&status);
+        is_success.then(|| self.said_status.or_else(of_name)).flatten().unwrap_or(status)
     }
 
     pub(super) fn says(&self, reason: &str) -> bool {
@@ -162,6 +190,12 @@ impl Details {
     pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(&self.echoed).chain(&self.aws_code).map(String::as_str)
     }
+}
+
+/// A status of an error, as a number or as a text.
+fn said_status(value: &Value) -> Option<u16> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
 /// The JSON of a body. A byte or an escape that is no Unicode text must not hide the code beside it.

@@ -190,6 +190,7 @@ impl Failure {
     /// | 429 | rate-limit |
     /// | 408, 425, 500, 502, 503, 504, any other 5xx | temporary |
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
+    /// | a 2xx whose JSON says an error with a status or a name for one (`{"error": {"code": 429}}`, `BAD_USER_INPUT`, `-32603`) | as of that status |
     /// | anything else | temporary |
     ///
     /// A 409 is non-retryable unless the response has a `Retry-After` or a code such as
@@ -224,9 +225,10 @@ impl Failure {
             return Self::postpone(delay);
         }
         let details = Details::of(response);
+        let status = details.status(response.status);
         let failure = by_rules(response, &details)
-            .unwrap_or_else(|| built_in(response, &details, later.is_some()));
-        timed(failure, response, &details, &named, later)
+            .unwrap_or_else(|| built_in(response, status, &details, later.is_some()));
+        timed(failure, status, &details, &named, later)
     }
 
     /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
@@ -253,7 +255,7 @@ impl Failure {
         let (named, details) = (Named::new(response, now), Details::of(response));
         let failure = by_rules(response, &details)?;
         let later = named.retry_after();
-        Some(timed(failure, response, &details, &named, later))
+        Some(timed(failure, response.status, &details, &named, later))
     }
 }
 
@@ -264,7 +266,7 @@ fn by_rules(response: &Response<'_>, details: &Details) -> Option<Failure> {
 /// Adds the delay that the response names, and the header that nobody can mean.
 fn timed(
     failure: Failure,
-    response: &Response<'_>,
+    status: u16,
     details: &Details,
     named: &Named<'_>,
     later: Option<Duration>,
@@ -277,11 +279,11 @@ fn timed(
         }
     };
     let failure = failure
-        .by_status(response.status)
-        .doubted(doubt::of_status(response.status) || details.are_in_doubt())
+        .by_status(status)
+        .doubted(doubt::of_status(status) || details.are_in_doubt())
         .told(delay);
-    let is_header_of_use = failure.class() != FailureClass::NonRetryable
-        || class_until_later(response.status).is_some();
+    let is_header_of_use =
+        failure.class() != FailureClass::NonRetryable || class_until_later(status).is_some();
     match named.ignored() {
         Some(header) if is_header_of_use && failure.delay().is_none() => {
             failure.noting(format_args!("{header} ignored: past, or over a year away"))
@@ -290,23 +292,24 @@ fn timed(
     }
 }
 
-fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Failure {
-    let status = response.status;
+/// `status` is that of the response, or that which its body says.
+fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay: bool) -> Failure {
+    let shown = response.status;
     let typed =
         |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
     if let Some((class, reason)) = reason(details, status) {
-        return typed(class, format_args!("status {status}: {reason}"));
+        return typed(class, format_args!("status {shown}: {reason}"));
     }
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
-        return typed(code.class(), format_args!("status {status}: {}", code.detail()));
+        return typed(code.class(), format_args!("status {shown}: {}", code.detail()));
     }
     let is_under_way = |row: &&(u16, &str)| row.0 == status && details.says(row.1);
     if let Some((_, reason)) = UNDER_WAY.iter().find(is_under_way) {
-        return typed(FailureClass::Temporary, format_args!("status {status}: {reason}"));
+        return typed(FailureClass::Temporary, format_args!("status {shown}: {reason}"));
     }
     let class = class_of(status);
     let told = |class, words| {
-        typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())))
+        typed(class, format_args!("{}", told(shown, words, details.own_code.as_deref())))
     };
     if details.graph_code.is_some_and(is_graph_limit) {
         return told(FailureClass::RateLimit, Some("rate limit"));

@@ -39,6 +39,97 @@ pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {
     }
 }
 
+/// Names of errors that stand for a status, without lines and in lower case. Those of gRPC stand for
+/// one of the same class. Sources: `google.rpc.Code`; Connect protocol, Error codes; Apollo Server,
+/// Built-in error codes; Shopify GraphQL Admin API, Status and error codes; Slack Web API, Errors;
+/// JSON-RPC 2.0, Error object; EIP-1474, Error codes.
+const NAMES: [(u16, &[&str]); 14] = [
+    (
+        400,
+        &[
+            "badrequest",
+            "invalidargument",
+            "failedprecondition",
+            "outofrange",
+            "baduserinput",
+            "graphqlparsefailed",
+            "graphqlvalidationfailed",
+            "persistedquerynotfound",
+            "persistedquerynotsupported",
+            "operationresolutionfailure",
+            "maxcostexceeded",
+            "invalidarguments",
+            "32700",
+            "32600",
+            "32601",
+            "32602",
+        ],
+    ),
+    (
+        401,
+        &[
+            "unauthenticated",
+            "unauthorized",
+            "invalidauth",
+            "notauthed",
+            "tokenrevoked",
+            "tokenexpired",
+        ],
+    ),
+    (
+        403,
+        &[
+            "forbidden",
+            "permissiondenied",
+            "accessdenied",
+            "accountinactive",
+            "missingscope",
+            "shopinactive",
+        ],
+    ),
+    (404, &["notfound", "channelnotfound", "usernotfound"]),
+    (405, &["methodnotallowed"]),
+    (409, &["conflict", "alreadyexists"]),
+    (413, &["payloadtoolarge", "contenttoolarge", "msgtoolong"]),
+    (422, &["unprocessableentity", "unprocessablecontent", "dataloss"]),
+    (
+        429,
+        &[
+            "resourceexhausted",
+            "toomanyrequests",
+            "ratelimited",
+            "ratelimitexceeded",
+            "throttled",
+            "32005",
+        ],
+    ),
+    (
+        500,
+        &[
+            "internal",
+            "internalerror",
+            "internalservererror",
+            "unknown",
+            "cancelled",
+            "aborted",
+            "fatalerror",
+            "32603",
+        ],
+    ),
+    (501, &["unimplemented", "notimplemented"]),
+    (502, &["badgateway"]),
+    (503, &["unavailable", "serviceunavailable"]),
+    (504, &["deadlineexceeded", "gatewaytimeout", "requesttimeout"]),
+];
+
+/// The status for which the name of an error stands, however it is written: `BAD_USER_INPUT`,
+/// `ServiceUnavailable`.
+pub(super) fn of_name(name: &str) -> Option<u16> {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let letters = letters.collect::<String>().to_ascii_lowercase();
+    NAMES.iter().find(|row| row.1.contains(&letters.as_str())).map(|row| row.0)
+}
+
 /// A reason: the status, our own words on it, and the error's own code.
 pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> String {
     match (words, own_code) {
@@ -60,6 +151,20 @@ pub(super) fn class_of(status: u16) -> FailureClass {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Failure;
+    use crate::classify::GrpcStatus;
+
+    #[test]
+    fn the_name_of_a_grpc_status_stands_for_one_of_the_same_class() {
+        for code in 1..=16 {
+            let failure = Failure::from_grpc(GrpcStatus::new(code));
+            let name = failure.detail().strip_prefix("gRPC ").expect("a name");
+            let status = of_name(name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(class_of(status), failure.class(), "{name}");
+            assert_eq!(of_name(&name.to_lowercase()), Some(status), "{name} of Connect");
+        }
+        assert_eq!(["OK", "", "-", "2xx"].map(of_name), [None; 4]);
+    }
 
     #[test]
     fn the_page_has_each_status_that_is_final_in_any_case() {

@@ -148,3 +148,78 @@ fn most_name_a_retry_after() {
         ),
     ]);
 }
+
+#[test]
+fn a_success_in_which_a_service_says_an_error_has_the_class_of_that_error() {
+    const ALCHEMY: &str = "Alchemy, Throughput: error response";
+    const GOOGLE: &str = "Google Cloud APIs, Error model: HTTP mapping";
+    const APOLLO: &str = "Apollo Server, Error handling: built-in error codes";
+    const YOGA: &str = "GraphQL Yoga, Error masking: HTTP status";
+    const AKENEO: &str = "Akeneo GraphQL API, Status and error codes";
+    const SHOPIFY: &str = "Shopify, GraphQL Admin API: status and error codes";
+    const GITHUB: &str = "GitHub GraphQL API, Rate limits";
+    const SLACK: &str = "Slack Web API, chat.postMessage: errors";
+    const TELEGRAM: &str = "Telegram Bot API, Making requests";
+    const CONNECT: &str = "Connect protocol, Error end-stream";
+    const EIP_1474: &str = "EIP-1474, Error codes";
+    const GATEWAY: &str = "gRPC-Gateway, Stream error handling";
+    let wait = &[("Retry-After", "7")];
+    let coded = |code: &str| {
+        format!(r#"{{"data":null,"errors":[{{"message":"m","extensions":{{"code":"{code}"}}}}]}}"#)
+    };
+    let rpc = |code: i32| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"m"}}}}"#)
+    };
+    let slack = |error: &str| format!(r#"{{"ok":false,"error":"{error}"}}"#);
+    let google = |code: u16, status: &str| {
+        format!(r#"{{"error":{{"code":{code},"message":"m","status":"{status}"}}}}"#)
+    };
+    let yoga = r#"{"errors":[{"message":"m","extensions":{"http":{"status":503}}}]}"#;
+    let akeneo = r#"{"errors":[{"message":"m","extensions":{"http_code":401}}]}"#;
+    let github = r#"{"errors":[{"type":"RATE_LIMITED","message":"m"}]}"#;
+    let telegram = r#"{"ok":false,"error_code":429,"parameters":{"retry_after":5}}"#;
+    let connect = r#"{"error":{"code":"unavailable","message":"m"}}"#;
+    let stream = r#"{"error":{"grpc_code":8,"http_code":429,"http_status":"Too Many Requests"}}"#;
+    assert_told(&[
+        (ALCHEMY, 200, wait, &rpc(429), RateLimit, Some(7_000)),
+        (GOOGLE, 200, &[], &google(429, "RESOURCE_EXHAUSTED"), RateLimit, None),
+        (GOOGLE, 200, &[], &google(503, "UNAVAILABLE"), Temporary, None),
+        (GOOGLE, 200, &[], &google(404, "NOT_FOUND"), NonRetryable, None),
+        (GOOGLE, 200, &[], r#"[{"error":{"status":"PERMISSION_DENIED"}}]"#, NonRetryable, None),
+        (APOLLO, 200, &[], &coded("BAD_USER_INPUT"), NonRetryable, None),
+        (APOLLO, 200, &[], &coded("UNAUTHENTICATED"), NonRetryable, None),
+        (APOLLO, 200, &[], &coded("INTERNAL_SERVER_ERROR"), Temporary, None),
+        (YOGA, 200, &[], yoga, Temporary, None),
+        (AKENEO, 200, &[], akeneo, NonRetryable, None),
+        (SHOPIFY, 200, &[], &coded("THROTTLED"), RateLimit, None),
+        (SHOPIFY, 200, &[], &coded("MAX_COST_EXCEEDED"), NonRetryable, None),
+        (GITHUB, 200, &[], github, RateLimit, None),
+        (SLACK, 200, wait, &slack("ratelimited"), RateLimit, Some(7_000)),
+        (SLACK, 200, &[], &slack("channel_not_found"), NonRetryable, None),
+        (SLACK, 200, &[], &slack("internal_error"), Temporary, None),
+        (TELEGRAM, 200, &[], telegram, RateLimit, Some(5_000)),
+        (CONNECT, 200, &[], connect, Temporary, None),
+        (EIP_1474, 200, &[], &rpc(-32_005), RateLimit, None),
+        (EIP_1474, 200, &[], &rpc(-32_602), NonRetryable, None),
+        (GATEWAY, 200, &[], stream, RateLimit, None),
+        // Nothing says what failed.
+        ("A code of its own", 200, &[], &rpc(7), Temporary, None),
+        ("A message only", 200, &[], r#"{"ok":false,"message":"429"}"#, Temporary, None),
+        // The status of a failed response is the service's own word.
+        ("A gateway's 502", 502, &[], &rpc(404), Temporary, None),
+        ("A refused request", 400, &[], &rpc(503), NonRetryable, None),
+    ]);
+}
+
+#[test]
+fn a_success_that_says_that_the_service_is_down_is_evidence_of_an_outage() {
+    let of = |body: &[u8]| {
+        let response = Response { status: 200, headers: &[], body };
+        Failure::from_response(&response, SystemTime::UNIX_EPOCH)
+    };
+    let down = of(br#"{"error":{"code":503}}"#);
+    assert!(down.is_service_down() && down.detail() == "status 200: 503", "{down:?}");
+    let up = of(br#"{"error":{"code":429}}"#);
+    assert!(up.is_service_up() && !up.is_service_down(), "{up:?}");
+    assert!(of(br#"{"error":{"code":504}}"#).is_in_doubt());
+}
