@@ -64,10 +64,12 @@ impl FromStr for FailureClass {
 }
 
 /// A word that names no [`FailureClass`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a failure class is rate-limit, quota, temporary or non-retryable")]
 #[non_exhaustive]
 pub struct UnknownFailureClass;
+
+requeue_sqs::debug_as_display!(UnknownFailureClass);
 
 impl fmt::Display for FailureClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -181,7 +181,7 @@ pub use requeue_sqs::printable;
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};
-pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
+pub use config::{Error, InvalidConfig, InvalidPolicy, QueueConfig};
 #[doc(hidden)]
 pub use config::{Variables, duration_secs};
 pub use delay::{Delay, Wait};
@@ -197,9 +197,8 @@ pub use handler::{
     each, is_last_poll, scoped,
 };
 pub use lambda::{
-    BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
-    init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_bulk, run_layered,
-    run_with,
+    BatchItemFailure, InvocationError, SqsBatchResponse, SqsEvent, init_logging, init_logging_to,
+    log_panics_by_place, may_be_logged, respond, run, run_bulk, run_layered, run_with,
 };
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error};

@@ -69,12 +69,14 @@ impl fmt::Display for JsonPointer {
 }
 
 /// The text is no JSON pointer to a place within a document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it must be a JSON pointer such as /account/id, of at most {MAX_TOKENS} names and {MAX_BYTES} bytes"
 )]
 #[non_exhaustive]
 pub struct InvalidJsonPointer;
+
+requeue_sqs::debug_as_display!(InvalidJsonPointer);
 
 /// The name that a text or a number gives to an event: equal values have one, however they are
 /// written. `None` for every other value, and for the empty text: they name nothing.

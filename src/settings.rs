@@ -100,10 +100,10 @@ impl Settings {
     /// }
     ///
     /// #[tokio::main]
-    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// async fn main() -> Result<(), requeue::Error> {
     ///     let refunds = r#"{"preset": "critical", "maxRetries": 7}"#.parse()?;
     ///     let settings = Settings::from_env()?.policy_for("refunds", refunds);
-    ///     Ok(requeue::run_with(handle, settings).await?)
+    ///     requeue::run_with(handle, settings).await
     /// }
     /// ```
     #[must_use]

@@ -24,7 +24,7 @@ async fn charge(message: Message<String>) -> Result<(), Failure> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), requeue::Error> {
     // At the start, since the first process of a container ignores a signal without a handler.
     let mut terminate = signal(SignalKind::terminate())?;
     init_logging(tracing::Level::INFO);

@@ -18,6 +18,7 @@ use crate::table::DynamoTable;
 use crate::table::Table;
 use crate::wire::Wrap;
 
+mod error;
 mod duration;
 mod policy;
 mod variables;
@@ -25,6 +26,7 @@ mod variables;
 mod tests;
 
 pub use duration::duration_secs;
+pub use error::Error;
 pub use policy::{InvalidPolicy, QueueConfig};
 use variables::PREFIX;
 pub(crate) use variables::{Host, is_in_lambda, target_variables};

@@ -279,7 +279,7 @@ impl Host {
 }
 
 /// All problems of the settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidConfig {
     pub(super) problems: Vec<String>,
 }
@@ -306,5 +306,7 @@ impl fmt::Display for InvalidConfig {
         self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }
+
+requeue_sqs::debug_as_display!(InvalidConfig);
 
 impl std::error::Error for InvalidConfig {}

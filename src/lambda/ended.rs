@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::num::ParseIntError;
 
-use super::Error;
+use crate::config::Error;
 
 /// The header that an emulator is most likely to leave out.
 const DEADLINE: &str = "lambda-runtime-deadline-ms";
@@ -28,7 +28,7 @@ pub(super) fn by_error(error: lambda_runtime::Error) -> Error {
     } else if error.is::<serde_json::Error>() {
         unreadable("whose client context or Cognito identity is not the JSON that Lambda sends")
     } else {
-        Error(error)
+        Error::of(error)
     }
 }
 

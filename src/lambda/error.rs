@@ -1,35 +1,8 @@
-//! The errors with which a function ends, or an invocation fails. They know no event.
-
-use std::fmt;
+//! The error with which an invocation fails. It knows no event.
 
 use lambda_runtime::Diagnostic;
 
-use crate::config::InvalidConfig;
 use crate::report::Unreportable;
-
-/// Why the function cannot run. `Display` and `Debug` print the same readable text, since a `main`
-/// that returns the error prints its `Debug`.
-#[derive(thiserror::Error)]
-#[error("{0}")]
-pub struct Error(pub(super) lambda_runtime::Error);
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl From<InvalidConfig> for Error {
-    fn from(error: InvalidConfig) -> Self {
-        Self(error.into())
-    }
-}
-
-impl From<std::io::Error> for Error {
-    fn from(error: std::io::Error) -> Self {
-        Self(error.into())
-    }
-}
 
 /// Why an invocation fails as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,12 +23,8 @@ pub enum InvocationError {
     Unreportable,
 }
 
-/// As for a reader: `lambda_runtime` logs an error so.
-impl fmt::Debug for InvocationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+// `lambda_runtime` logs the `Debug` of an error too.
+requeue_sqs::debug_as_display!(InvocationError);
 
 impl From<Unreportable> for InvocationError {
     fn from(_: Unreportable) -> Self {

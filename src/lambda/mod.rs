@@ -16,7 +16,7 @@ use tower::layer::util::Identity;
 use tower::{Layer, Service};
 
 use crate::clock::from_epoch_millis;
-use crate::config::{self, InvalidConfig};
+use crate::config::{self, Error, InvalidConfig};
 use crate::delivery::MAX_COPIES_IN_ROW;
 use crate::disposition::Strategy;
 use crate::handler::{BulkHandler, Handler, bulk};
@@ -40,7 +40,7 @@ mod texts;
 use spare::Spare;
 use texts::WithTexts;
 
-pub use error::{Error, InvocationError};
+pub use error::InvocationError;
 pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
 pub use response::{BatchItemFailure, SqsBatchResponse};

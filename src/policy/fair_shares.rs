@@ -142,10 +142,12 @@ impl fmt::Display for MessageKey {
 }
 
 /// The text names no place in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it must be {}", Self::ALLOWED)]
 #[non_exhaustive]
 pub struct InvalidMessageKey;
+
+requeue_sqs::debug_as_display!(InvalidMessageKey);
 
 impl InvalidMessageKey {
     pub(crate) const ALLOWED: &str = "a JSON pointer such as /tenant, of at most 16 names and 1024 bytes, MessageGroupId, or the \

@@ -133,10 +133,11 @@ where
     }
 
     /// Works on one batch. It returns before `deadline` even if handlers or the queue hang, as long
-    /// as this future is polled.
-    pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
+    /// as this future is polled. The deadline is an instant of the standard library or of tokio, whose
+    /// time may be paused in a test.
+    pub async fn process(&self, records: Vec<Record>, deadline: impl Into<Instant>) -> Report {
         // The type of this future is so deep that the compiler gives up on a caller's around it.
-        self.work_on(records, deadline).boxed().await
+        self.work_on(records, deadline.into()).boxed().await
     }
 
     async fn work_on(&self, records: Vec<Record>, deadline: Instant) -> Report {

@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::RESPONSE_TIMEOUT;
 use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
 use crate::clock::{Clock, Sampler};
+use crate::config::Error;
 use crate::disposition::Strategy;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
@@ -20,7 +21,7 @@ use crate::state::REDRIVE_TOLERANCE;
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
 /// Why a worker does not start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
     /// SQS refuses to describe the queue.
@@ -102,7 +103,15 @@ impl fmt::Display for StartError {
     }
 }
 
+requeue_sqs::debug_as_display!(StartError);
+
 impl std::error::Error for StartError {}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        Self::of(error)
+    }
+}
 
 pub(super) async fn check(
     source: &(impl Queue + Source),

@@ -76,7 +76,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
 ///
 /// #[tokio::main]
-/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// async fn main() -> Result<(), requeue::Error> {
 ///     init_logging(tracing::Level::INFO);
 ///     let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
 ///     let queue = queue.arn("aws", "eu-west-1");

@@ -84,13 +84,15 @@ impl FromStr for QueueArn {
 }
 
 /// The text is no ARN of an SQS queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not the ARN of an SQS queue with an account of 12 digits, as in \
      arn:aws:sqs:eu-west-1:123456789012:orders"
 )]
 #[non_exhaustive]
 pub struct InvalidQueueArn;
+
+crate::debug_as_display!(InvalidQueueArn);
 
 #[cfg(test)]
 mod tests {

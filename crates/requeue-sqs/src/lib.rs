@@ -4,6 +4,19 @@
 //!
 //! Do not depend on this crate but on `requeue`, which re-exports all of it in its module `queue`.
 
+/// Prints an error by `Debug` as by `Display`: Rust prints the `Debug` of an error that `main` returns.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                ::std::fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
+
 mod port;
 mod record;
 mod error;

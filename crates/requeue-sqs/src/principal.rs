@@ -25,12 +25,14 @@ impl Principal {
 }
 
 /// The text is not the id of a principal, which has 12 to 32 capital letters and digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be the id of a principal: 12 to 32 capital letters and digits, such as a role's AROA…"
 )]
 #[non_exhaustive]
 pub struct InvalidPrincipal;
+
+crate::debug_as_display!(InvalidPrincipal);
 
 impl FromStr for Principal {
     type Err = InvalidPrincipal;

@@ -240,7 +240,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// The text is no URL of an SQS queue.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not the URL of an SQS queue, as in \
      https://sqs.eu-west-1.amazonaws.com/123456789012/orders{0}"
@@ -250,6 +250,8 @@ pub struct InvalidQueueUrl(
     /// The part that breaks a rule, with the rule and the fix. Empty if the text has another form.
     String,
 );
+
+crate::debug_as_display!(InvalidQueueUrl);
 
 #[cfg(test)]
 mod tests {

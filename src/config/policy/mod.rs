@@ -46,6 +46,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::classify::Rules;
@@ -121,6 +122,24 @@ impl RetryPolicy {
     }
 }
 
+/// Writes the policy document that gives this policy, with all of its keys. The document has no
+/// `rules`, which are no part of a policy.
+///
+/// ```
+/// use requeue::policy::RetryPolicy;
+///
+/// let mut policy = RetryPolicy::critical();
+/// policy.max_retries = 7;
+/// let document = serde_json::to_string_pretty(&policy)?;
+/// assert_eq!(document.parse(), Ok(policy));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+impl Serialize for RetryPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_document().serialize(serializer)
+    }
+}
+
 impl Settings {
     /// Sets [`policy`](Self::policy) and [`rules`](Self::rules) from a policy document, as
     /// `REQUEUE_POLICY` does. Rules that were set before are lost.
@@ -178,7 +197,7 @@ impl FromStr for QueueConfig {
 /// let refused = r#"{"jitter": "ful"}"#.parse::<requeue::policy::RetryPolicy>().unwrap_err();
 /// assert!(refused.to_string().starts_with("the policy has 1 problem:\n  jitter is `\"ful\"`: must be "));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidPolicy {
     problems: Vec<String>,
 }
@@ -199,6 +218,8 @@ impl fmt::Display for InvalidPolicy {
         self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }
+
+requeue_sqs::debug_as_display!(InvalidPolicy);
 
 impl std::error::Error for InvalidPolicy {}
 
