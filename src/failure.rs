@@ -4,78 +4,16 @@
 //! So it carries no body, no header and no error text that its maker did not choose.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
+mod class;
 mod detail;
+mod said;
 
+pub use class::{FailureClass, UnknownFailureClass};
 pub(crate) use detail::Detail;
-
-/// The four kinds of failures, each with delays and budgets of its own.
-///
-/// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
-/// fifth class would be a new major version.
-///
-/// ```
-/// use requeue::FailureClass;
-/// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FailureClass {
-    /// Too many requests just now: HTTP 429 and its relatives.
-    RateLimit,
-    /// An allowance is used up, for hours perhaps.
-    Quota,
-    /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
-    Temporary,
-    /// Trying again cannot help: the message goes to the dead-letter queue.
-    NonRetryable,
-}
-
-impl FailureClass {
-    /// All four, in the order of every table.
-    pub const ALL: [Self; 4] = [Self::RateLimit, Self::Quota, Self::Temporary, Self::NonRetryable];
-
-    /// The word used in messages, logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimit => "rate-limit",
-            Self::Quota => "quota",
-            Self::Temporary => "temporary",
-            Self::NonRetryable => "non-retryable",
-        }
-    }
-
-    /// The inverse of [`as_str`](Self::as_str).
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.as_str() == name)
-    }
-}
-
-/// The inverse of `Display`.
-impl FromStr for FailureClass {
-    type Err = UnknownFailureClass;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFailureClass> {
-        Self::from_name(name).ok_or(UnknownFailureClass)
-    }
-}
-
-/// A word that names no [`FailureClass`].
-#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a failure class is rate-limit, quota, temporary or non-retryable")]
-#[non_exhaustive]
-pub struct UnknownFailureClass;
-
-requeue_sqs::debug_as_display!(UnknownFailureClass);
-
-impl fmt::Display for FailureClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+pub use said::DetailText;
+use said::Said;
 
 /// The evidence from which a class was concluded.
 ///
@@ -145,6 +83,7 @@ pub struct Failure {
     is_in_doubt: bool,
     evidence: Evidence,
     detail: Detail,
+    said: Option<Said>,
 }
 
 impl Failure {
@@ -213,6 +152,7 @@ impl Failure {
             is_in_doubt: matches!(evidence, Evidence::Panic | Evidence::TimeOut),
             evidence,
             detail,
+            said: None,
         }
     }
 
@@ -411,15 +351,5 @@ mod tests {
             "a b [31m c  d"
         );
         assert_eq!(Failure::temporary("x".repeat(257)).detail().chars().count(), 256);
-    }
-
-    #[test]
-    fn class_names_are_their_own_inverse() {
-        for class in FailureClass::ALL {
-            assert_eq!(FailureClass::from_name(class.as_str()), Some(class));
-            assert_eq!(class.to_string().parse(), Ok(class));
-        }
-        assert_eq!("rate_limit".parse::<FailureClass>(), Err(UnknownFailureClass));
-        assert_eq!(FailureClass::from_name("rate_limit"), None);
     }
 }

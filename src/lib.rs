@@ -188,7 +188,7 @@ pub use delay::{Delay, Wait};
 pub use disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,
 };
-pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
+pub use failure::{DetailText, Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
 #[doc(hidden)]
 pub use handler::DynBulk;

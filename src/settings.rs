@@ -11,6 +11,7 @@ use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
 use crate::delay::Delay;
 use crate::disposition::Strategy;
+use crate::failure::DetailText;
 use crate::observer::Observers;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
@@ -47,6 +48,8 @@ pub struct Settings {
     pub queue_policies: BTreeMap<String, RetryPolicy>,
     /// The rules by which the handler classifies, before the built-in tables. Default: none.
     pub rules: Rules,
+    /// Whether a dead letter keeps the service's own words. Default: [`DetailText::Off`].
+    pub detail_text: DetailText,
     /// The bounds of the work on a batch. Default: see [`Limits`].
     pub limits: Limits,
     /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
@@ -135,6 +138,7 @@ impl Default for Settings {
             policy: RetryPolicy::default(),
             queue_policies: BTreeMap::new(),
             rules: Rules::new(),
+            detail_text: DetailText::Off,
             limits: Limits::default(),
             strategy: Strategy::Copy,
             recursive_loop: RecursiveLoop::Terminate,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Response;
-use super::{code, doubt, retry_after, status};
+use super::{code, doubt, retry_after, rules, status};
 
 /// The fields below which services describe an error, or list several.
 const NESTED: [&str; 12] = [
@@ -71,6 +71,21 @@ const STATUSES: [&str; 9] = [
     "error_code",
 ];
 
+/// The fields in which an error may say what failed, in words.
+const TEXTS: [&str; 9] = [
+    "message",
+    "detail",
+    "error_description",
+    "errorMessage",
+    "error_message",
+    "description",
+    "msg",
+    "Message",
+    "title",
+];
+/// The longest body of another kind that is an error's message.
+const MAX_TEXT: usize = 1_024;
+
 /// The facts of an error body of a known shape.
 #[derive(Default)]
 pub(super) struct Details {
@@ -90,6 +105,8 @@ pub(super) struct Details {
     pub(super) limits_calls_at_once: bool,
     /// The HTTP status that the error says.
     said_status: Option<u16>,
+    /// The service's own words, if they are to be kept.
+    pub(super) text: Option<String>,
 }
 
 impl Details {
@@ -107,10 +124,14 @@ impl Details {
                 details.read(error, *is_of_request);
             }
             let errors: Vec<&Value> = errors.into_iter().map(|(error, _)| error).collect();
+            let text = || errors.iter().find_map(|error| text(error));
+            details.text = rules::keep_text().then(text).flatten();
             if details.aws_code.is_none() {
                 details.aws_code = body["__type"].as_str().map(str::to_owned);
             }
             details.own_code = code::of_errors(response.status, &errors);
+        } else if rules::keep_text() && response.body.len() <= MAX_TEXT {
+            details.text = String::from_utf8(response.body.to_vec()).ok();
         }
         let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
         details.own_code = details.own_code.take().or_else(of_aws);
@@ -190,6 +211,12 @@ impl Details {
     pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
         self.words.iter().chain(&self.echoed).chain(&self.aws_code).map(String::as_str)
     }
+}
+
+/// The words of an error, of which a code is none.
+fn text(error: &Value) -> Option<String> {
+    let mut fields = TEXTS.iter().map(|name| &error[*name]).chain([error]);
+    fields.find_map(|field| field.as_str().filter(|text| text.contains(' '))).map(str::to_owned)
 }
 
 /// A status of an error, as a number or as a text.

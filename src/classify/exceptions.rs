@@ -9,7 +9,7 @@ use std::error::Error;
 
 use super::exception::Exception;
 use super::text::{self, Service, Words};
-use super::{GrpcStatus, aws, code, grpc, http};
+use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::failure::{Evidence, Failure, FailureClass};
 use names::{NAMES, PARTS};
 
@@ -27,14 +27,16 @@ impl Failure {
     /// The reason has the last part of the type if it looks like a name, and never the message.
     #[must_use]
     pub fn from_exception(exception: &Exception) -> Self {
+        let text = rules::keep_text().then(|| exception.message());
         let failure = Self::classified(exception);
-        match code::presentable(exception.name()) {
+        let failure = match code::presentable(exception.name()) {
             Some(name) if failure.evidence() == Evidence::Unrecognised => {
                 let named = format_args!("unrecognised: {name}");
                 Self::new(Temporary, Evidence::Unrecognised, named).doubted(failure.is_in_doubt())
             }
             Some(_) | None => failure,
-        }
+        };
+        failure.saying(text)
     }
 }
 

@@ -281,6 +281,7 @@ fn timed(
     let failure = failure
         .by_status(status)
         .doubted(doubt::of_status(status) || details.are_in_doubt())
+        .saying(details.text.as_deref())
         .told(delay);
     let is_header_of_use =
         failure.class() != FailureClass::NonRetryable || class_until_later(status).is_some();

@@ -13,7 +13,7 @@ use super::chain;
 use super::exception;
 use super::status::told;
 use super::text::Words;
-use crate::failure::{Evidence, Failure, FailureClass};
+use crate::failure::{DetailText, Evidence, Failure, FailureClass};
 
 tokio::task_local! {
     /// The rules of the handler that runs here. They are no argument, because
@@ -71,7 +71,7 @@ tokio::task_local! {
 /// # Ok::<(), requeue::InvalidPolicy>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Rules(Arc<Vec<Rule>>);
+pub struct Rules(Arc<Vec<Rule>>, DetailText);
 
 type ByType = dyn Fn(&(dyn Error + 'static)) -> Option<Failure> + Send + Sync;
 
@@ -152,12 +152,8 @@ impl Rules {
     }
 
     pub(crate) fn matching(rules: impl IntoIterator<Item = (Match, Effect)>) -> Self {
-        Self(Arc::new(
-            rules
-                .into_iter()
-                .map(|(condition, effect)| Rule::Matching(condition, effect))
-                .collect(),
-        ))
+        let rules = rules.into_iter().map(|(condition, effect)| Rule::Matching(condition, effect));
+        Self(Arc::new(rules.collect()), DetailText::Off)
     }
 
     /// Adds a rule for errors of type `E`, at every level of an error's `source()` chain. A rule
@@ -187,6 +183,11 @@ impl Rules {
         let by_type = move |error: &(dyn Error + 'static)| error.downcast_ref().and_then(&rule);
         Arc::make_mut(&mut self.0).push(Rule::ByType(Arc::new(by_type)));
         self
+    }
+
+    /// The same rules. If the text is on, failures keep the service's own words.
+    pub(crate) fn keeping(self, text: DetailText) -> Self {
+        Self(self.0, text)
     }
 
     /// The failure that the first matching rule makes, else [`Failure::classified`].
@@ -255,6 +256,11 @@ pub fn names_status(status: u16) -> bool {
         }
     };
     CURRENT.try_with(|rules| rules.0.iter().any(names)).unwrap_or(false)
+}
+
+/// Whether failures keep the service's own words here.
+pub(super) fn keep_text() -> bool {
+    CURRENT.try_with(|rules| rules.1 == DetailText::On).unwrap_or(false)
 }
 
 /// The facts of a failure that a rule may test.

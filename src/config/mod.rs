@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::classify::Rules;
 use crate::disposition::Strategy;
+use crate::failure::DetailText;
 use crate::policy::RetryPolicy;
 use crate::queue::{Principal, QueueUrl};
 use crate::sender::TrustedSenders;
@@ -53,6 +54,7 @@ impl Settings {
     /// | `REQUEUE_TRUSTED_SENDERS` | Requeue believes the retry fields in a body from these senders alone, by SQS's `SenderId`. The list has to name the principal of this process, as `own` or by its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: Requeue believes every sender |
     /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue. With `redrive`, SQS moves the message; with `annotate`, SQS moves a copy with the reason; with `direct`, the function sends that copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
     /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`, and of no other. | URL of an SQS queue | none: needed by `direct` |
+    /// | `REQUEUE_DETAIL_TEXT` | Whether a dead letter of `annotate` or `direct` has up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
     /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_TABLE` | A DynamoDB table for a rate limit, a pause and a circuit of all execution environments, for `idempotency`, and with `direct` for exact attempts. It needs the library's feature `table`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps limit, pause and circuit alone |
     /// | `REQUEUE_NAMESPACE` | A part of the key of each item, so that several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
@@ -116,6 +118,7 @@ impl Settings {
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
+            detail_text: vars.one_of("DETAIL_TEXT", &DETAIL_TEXT).unwrap_or_default(),
             mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &WRAP).unwrap_or_default(),
             trusted_senders: vars.trusted_senders(),
@@ -156,6 +159,8 @@ const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] = [
     ("annotate", Some(DeadLetterMode::Annotate)),
     ("direct", None),
 ];
+
+const DETAIL_TEXT: [(&str, DetailText); 2] = [("on", DetailText::On), ("off", DetailText::Off)];
 
 const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] =
     [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];

@@ -86,6 +86,7 @@ fn every_variable_reaches_its_place() {
         ("STRATEGY", "visibility"),
         ("WRAP", "never"),
         ("PRODUCER_LIMITS", "off"),
+        ("DETAIL_TEXT", "on"),
         ("TRUSTED_SENDERS", "own, AROAEXAMPLEOPERATOR01"),
         ("DEAD_LETTER", "annotate"),
         ("RECURSIVE_LOOP", "Allow"),
@@ -105,6 +106,10 @@ fn every_variable_reaches_its_place() {
     assert_eq!(
         (settings.producer_limits, Settings::default().producer_limits),
         (ProducerLimits::Off, ProducerLimits::On)
+    );
+    assert_eq!(
+        (settings.detail_text, Settings::default().detail_text),
+        (DetailText::On, DetailText::Off)
     );
     assert_eq!(
         (settings.dead_letter, settings.recursive_loop),

@@ -43,7 +43,7 @@ const FUNCTION_NAMES: [&str; 2] = ["TARGET_FUNCTION", "MESSAGES_PER_CALL"];
 const COMMON_NAMES: [&str; 2] = ["TARGET_URL", "SCOPE"];
 
 /// The names of all other settings.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
@@ -54,6 +54,7 @@ const NAMES: [&str; 17] = [
     "TRUSTED_SENDERS",
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
+    "DETAIL_TEXT",
     "MODE",
     "TABLE",
     "NAMESPACE",

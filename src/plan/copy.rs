@@ -13,7 +13,7 @@ use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
 use crate::failure::{Failure, FailureClass};
 use crate::limit::StartTag;
-use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
+use crate::queue::{AttributeValue, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;
 use crate::wire::{self, NotWrappable, Stamped, Wrap};
 
@@ -186,6 +186,9 @@ struct Annotation<'a> {
     /// The reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
+    /// The service's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     retry_count: u32,
     failed_at: String,
 }
@@ -197,10 +200,20 @@ fn annotation(
     at: SystemTime,
 ) -> String {
     let class = failure.map(Failure::class).or(delivery.state.class).map(FailureClass::as_str);
+    // The text must not quote the message.
+    let text = |failure: &Failure| {
+        let attributes = delivery.attributes.values().filter_map(|it| match &it.value {
+            AttributeValue::Text(text) => Some(text.as_str()),
+            AttributeValue::Binary(_) => None,
+        });
+        let texts: Vec<&str> = [delivery.payload()].into_iter().chain(attributes).collect();
+        failure.said_besides(&texts)
+    };
     let annotation = Annotation {
         class,
         reason: reason.as_str(),
         detail: failure.map(Failure::detail),
+        text: failure.and_then(text),
         retry_count: delivery.retries(),
         failed_at: timestamp_text(at),
     };

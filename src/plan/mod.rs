@@ -365,7 +365,9 @@ impl<'a> Planner<'a> {
                 self.wrap,
             )
             .is_ok_and(|body| {
-                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Detail::MAX_BYTES
+                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes)
+                    + Detail::MAX_BYTES
+                    + Failure::MAX_SAID
                     <= MAX_BATCH_BYTES
             })
     }

@@ -66,6 +66,8 @@ pub struct DeadLetterInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_at: Option<String>,
@@ -91,6 +93,13 @@ impl DeadLetterInfo {
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
+    }
+
+    /// The service's own words for that failure, scrubbed. `None` unless the settings have
+    /// [`DetailText::On`](crate::DetailText).
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref()
     }
 
     /// Retries used before.
@@ -119,7 +128,8 @@ impl DeadLetterInfo {
         let scrubbed =
             |text: Option<String>| text.map(|text| Detail::new(text).as_str().to_owned());
         let source = info.source.filter(|source| is_arn(source));
-        Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
+        let [reason, detail, text] = [info.reason, info.detail, info.text].map(scrubbed);
+        Self { reason, detail, text, source, ..info }
     }
 
     /// The reason to remember of a message that is handled in a dead-letter queue, or after a
@@ -199,6 +209,12 @@ impl<'a> DeadLetter<'a> {
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.info.detail()
+    }
+
+    /// The service's own words for that failure: see [`DeadLetterInfo::text`].
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.info.text()
     }
 
     /// When it was dead-lettered.

@@ -1,14 +1,15 @@
 //! The mode `annotate`: a given-up message says why, its handler runs once, and SQS moves it.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use requeue::classify::Response;
 use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{
-    Clock, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, FailureClass,
-    RecursiveLoop, ReleaseReason, Settlement, Strategy,
+    Clock, DeadLetter, DeadLetterMode, DeadLetterReason, Deferral, DetailText, Disposition,
+    Failure, FailureClass, Message, RecursiveLoop, ReleaseReason, Settlement, Strategy,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY_CHANGE, World, secs, state};
 
@@ -54,6 +55,29 @@ async fn on_a_fifo_queue_nothing_is_annotated_since_a_copy_would_lose_its_place(
         Disposition::DeadLetter(DeadLetterReason::NonRetryable)
     );
     assert_eq!(world.requests(SEND).len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_keeps_the_words_of_the_service_only_if_the_operator_asks_for_them() {
+    const BODY: &[u8] = br#"{"error":{"code":"card_declined","message":"Ann Miller's card 4242 4242 4242 4242 was declined, ask ann@example.com about 'gold'"}}"#;
+    let said = "… card … was declined, ask … about …";
+    for (text, kept) in [(DetailText::Off, None), (DetailText::On, Some(said))] {
+        let mut world = world();
+        world.settings.detail_text = text;
+        world.send(r#"{"customer":"ann miller"}"#).await;
+        let handler = async |_: Message| {
+            let response = Response { status: 402, headers: &[], body: BODY };
+            Err::<(), _>(Failure::from_response(&response, SystemTime::UNIX_EPOCH))
+        };
+        world.run(&world.processor(handler)).await;
+        let [dead] = &world.dead()[..] else { panic!("{:?}", world.dead()) };
+        let why = &state(dead)["retryState"]["deadLetter"];
+        assert_eq!(why["detail"], "status 402: card_declined");
+        assert_eq!(why.get("text").and_then(Value::as_str), kept);
+        let read = DeadLetter::read(&dead.body);
+        assert_eq!(read.text(), kept);
+        assert_eq!(read.payload(), r#"{"customer":"ann miller"}"#);
+    }
 }
 
 #[tokio::test(start_paused = true)]

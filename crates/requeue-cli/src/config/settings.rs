@@ -30,7 +30,7 @@ enum Shown {
 use Shown::{Address, Elsewhere, Hidden, Names, Whole};
 
 /// Without the prefix, with the default in the words of `docs/reference/settings.md`.
-const SETTINGS: [(&str, &str, Shown); 34] = [
+const SETTINGS: [(&str, &str, Shown); 35] = [
     ("TARGET_URL", "none", Address),
     ("METHOD", "POST", Whole),
     ("CONTENT_TYPE", "by the first character of the body", Whole),
@@ -62,6 +62,7 @@ const SETTINGS: [(&str, &str, Shown); 34] = [
     ("DEAD_LETTER", "redrive in a Lambda function, annotate in a worker", Whole),
     ("DEAD_LETTER_QUEUE_URL", "none", Whole),
     ("TRUSTED_SENDERS", "none", Whole),
+    ("DETAIL_TEXT", "off", Whole),
     ("PRODUCER_LIMITS", "on", Whole),
     ("METRICS", "emf in a Lambda function, off elsewhere", Whole),
     ("SERVICE", "the function's name; requeue elsewhere", Whole),

@@ -284,6 +284,8 @@ pub(crate) struct DeadLetterJson<'a> {
     reason: &'a str,
     detail: Option<&'a str>,
     code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
     retry_count: Option<u32>,
     failed_at: Option<String>,
     first_sent: Option<String>,
@@ -312,6 +314,7 @@ impl<'a> DeadLetterJson<'a> {
             reason: reason(dead),
             detail: dead.detail(),
             code: dead.detail().and_then(code),
+            text: dead.text(),
             retry_count: dead.retry_count(),
             failed_at: dead.failed_at().and_then(moment),
             first_sent: letter.first_sent(dead).and_then(moment),

@@ -64,6 +64,8 @@ struct DeadLetterGroup {
     /// The first message of the group.
     example: String,
     detail: Option<String>,
+    /// The service's own words, of the first message that has some.
+    text: Option<String>,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -117,8 +119,10 @@ impl DeadLetterGroups {
             dead_lettered: None,
             example: letter.id.clone(),
             detail: dead.detail().map(str::to_owned),
+            text: None,
         });
         group.count += 1;
+        group.text = group.text.take().or_else(|| dead.text().map(str::to_owned));
         group.oldest = [group.oldest, sent].into_iter().flatten().min();
         if let Some(at) = dead.failed_at() {
             let (first, last) = group.dead_lettered.unwrap_or((at, at));
@@ -192,7 +196,7 @@ impl DeadLetterGroups {
                 group.oldest.map(|oldest| ago(now, oldest)).unwrap_or_default(),
                 group.dead_lettered.map(between).unwrap_or_default(),
                 group.example.clone(),
-                group.detail.clone().unwrap_or_default(),
+                group.failure(),
             ];
             rows.add(shown().map(|at| row[at].clone()));
         }
@@ -225,6 +229,15 @@ impl DeadLetterGroups {
     }
 }
 
+impl DeadLetterGroup {
+    /// The failure of the example, and the service's own words for it.
+    fn failure(&self) -> String {
+        let parts: Vec<&str> =
+            [&self.detail, &self.text].into_iter().flatten().map(String::as_str).collect();
+        parts.join(" – ")
+    }
+}
+
 impl Serialize for DeadLetterGroups {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.sorted().into_iter().map(|((class, reason, _), group)| {
@@ -237,6 +250,7 @@ impl Serialize for DeadLetterGroups {
                 "lastFailedAt": group.dead_lettered.and_then(|(_, last)| moment(last)),
                 "exampleMessageId": group.example,
                 "exampleDetail": group.detail,
+                "exampleText": group.text,
             })
         }))
     }
@@ -323,6 +337,7 @@ mod tests {
                 dead_lettered: None,
                 example: String::new(),
                 detail: Some(name),
+                text: None,
             };
             groups.by_key.entry(key).or_insert(group).count += 1;
         }

@@ -80,6 +80,7 @@ impl Arguments {
             ("original id", dead.original_message_id().map(str::to_owned)),
             ("class", Some(class(dead).to_owned())),
             ("reason", Some(why)),
+            ("text", dead.text().map(str::to_owned)),
             ("retries", dead.retry_count().map(|count| count.to_string())),
             ("dead-lettered", dead.failed_at().and_then(moment)),
             ("first sent", letter.first_sent(dead).and_then(moment)),
