@@ -83,7 +83,8 @@ pub struct Failure {
     is_in_doubt: bool,
     evidence: Evidence,
     detail: Detail,
-    said: Option<Said>,
+    /// Few failures have it, and a batch keeps thousands.
+    said: Option<Box<Said>>,
 }
 
 impl Failure {

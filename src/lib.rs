@@ -107,6 +107,19 @@
 //! that, depend on `requeue = "0.1"`. The package `requeue-lambda` is the ready Lambda. It also has
 //! the handler `HttpTarget`, which posts each message to a URL. The command line is `requeue-cli`.
 
+// Without a feature, its links lead to the published documentation.
+#![cfg_attr(
+    not(feature = "embedded"),
+    doc = "",
+    doc = "[`testing`]: https://docs.rs/requeue/latest/requeue/testing/",
+    doc = "[`testing::World`]: https://docs.rs/requeue/latest/requeue/testing/struct.World.html",
+    doc = "[`embedded::EmbeddedSqs`]: https://docs.rs/requeue/latest/requeue/embedded/struct.EmbeddedSqs.html"
+)]
+#![cfg_attr(
+    not(feature = "table"),
+    doc = "",
+    doc = "[`table::DynamoTable`]: https://docs.rs/requeue/latest/requeue/table/struct.DynamoTable.html"
+)]
 // The badges of features on docs.rs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

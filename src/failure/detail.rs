@@ -25,4 +25,8 @@ impl Detail {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn into_str(self) -> Box<str> {
+        self.0
+    }
 }

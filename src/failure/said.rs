@@ -170,7 +170,7 @@ fn may_be_secret(word: &str) -> bool {
 impl Failure {
     /// Adds the service's own words.
     pub(crate) fn saying(self, text: Option<&str>) -> Self {
-        Self { said: text.and_then(Said::new), ..self }
+        Self { said: text.and_then(Said::new).map(Box::new), ..self }
     }
 
     /// The service's own words without those of these texts, if they are to be kept.

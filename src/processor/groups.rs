@@ -183,7 +183,7 @@ mod tests {
         let (unordered, groups) = groups(deliveries);
         assert_eq!((unordered.len(), unordered.capacity(), groups.len()), (100, 100, 0));
         assert!(size_of::<Delivery>() <= 720, "{}", size_of::<Delivery>());
-        assert!(size_of::<Decision>() <= 160, "{}", size_of::<Decision>());
+        assert!(size_of::<Decision>() <= 168, "{}", size_of::<Decision>());
     }
 
     #[test]

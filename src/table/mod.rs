@@ -20,6 +20,11 @@ pub use memory::MemoryTable;
 /// A table of items. Each method is one request, and is not tried again.
 ///
 /// [`MemoryTable`] is one in this process, and [`DynamoTable`] a table in DynamoDB.
+#[cfg_attr(
+    not(feature = "table"),
+    doc = "",
+    doc = "[`DynamoTable`]: https://docs.rs/requeue/latest/requeue/table/struct.DynamoTable.html"
+)]
 pub trait Table: fmt::Debug + Send + Sync {
     /// Changes an item if it meets all conditions. An item that is not there is created.
     ///

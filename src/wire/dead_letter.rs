@@ -62,11 +62,11 @@ pub struct DeadLetterInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    detail: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    text: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,8 +125,7 @@ impl DeadLetterInfo {
     /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`; every field may be missing.
     pub(crate) fn read(text: &str) -> Self {
         let info: Self = serde_json::from_str(text).unwrap_or_default();
-        let scrubbed =
-            |text: Option<String>| text.map(|text| Detail::new(text).as_str().to_owned());
+        let scrubbed = |text: Option<Box<str>>| text.map(|text| Detail::new(text).into_str());
         let source = info.source.filter(|source| is_arn(source));
         let [reason, detail, text] = [info.reason, info.detail, info.text].map(scrubbed);
         Self { reason, detail, text, source, ..info }
