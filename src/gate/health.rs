@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::call::Caller;
 use super::pause::Pause;
-use super::shared::Recovery;
+use super::recovery::Recovery;
 use crate::disposition::Deferral;
 use crate::limit::epoch_nanos;
 use crate::policy::CircuitBreaker;

@@ -14,6 +14,7 @@ mod protection;
 mod limiter;
 mod health;
 mod pause;
+mod recovery;
 mod shared;
 mod call;
 #[cfg(test)]
@@ -23,7 +24,8 @@ pub use call::Scope;
 pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub(crate) use shared::{PauseStanding, ProbeLock, Recovery, Results, SharedHealth};
+pub(crate) use recovery::Recovery;
+pub(crate) use shared::{PauseStanding, ProbeLock, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

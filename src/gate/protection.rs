@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use super::call::{Caller, Change, NotPermitted, Noted, Reply, Scope};
 use super::health::Health;
 use super::pause::Pause;
-use super::shared::Recovery;
+use super::recovery::Recovery;
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::{CircuitBreaker, RetryPolicy};

@@ -15,9 +15,10 @@ use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, NotPermitted};
 use super::pause::{Permits, first_length, next_length};
+use super::recovery::{Recovery, SKEW};
 use crate::disposition::Deferral;
-use crate::limit::{Ask, Demand, epoch_nanos, nanos};
-use crate::policy::{CircuitBreaker, RateLimit};
+use crate::limit::{epoch_nanos, nanos};
+use crate::policy::CircuitBreaker;
 use crate::table::{Field, Item, Update};
 
 mod evidence;
@@ -45,17 +46,8 @@ const NOT_PAUSED: u64 = 0;
 const PAUSED: u64 = 1;
 const OPEN: u64 = 2;
 
-/// The calls in the first second after an open circuit, if there is no rate limit.
-const FIRST_CALLS: u32 = 10;
-/// They double in each second. After this, there are as many as come.
-const RECOVERY: Duration = Duration::from_secs(7);
-
 /// No lock is longer.
 const LONGEST_LOCK: Duration = Duration::from_secs(3_600);
-/// So far apart the clocks of two execution environments may be. A time further ahead is an error of
-/// the clock that set it.
-const SKEW: Duration = Duration::from_secs(5);
-
 /// The health of a service, as all execution environments know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedHealth {
@@ -68,37 +60,6 @@ pub(crate) struct SharedHealth {
     rounds: u64,
     recovered: u64,
     record: CallRecord,
-}
-
-/// A service that came back a moment ago.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recovery {
-    /// The calls that it gets now.
-    pub(crate) limit: RateLimit,
-    /// The time until it gets as many as come.
-    rest: Duration,
-}
-
-impl Recovery {
-    /// That of a service whose circuit closed at `end`, or whose pause after that ended then.
-    pub(super) fn since(end: u64, now: u64) -> Option<Self> {
-        let is_wrong = end > now.saturating_add(nanos(SKEW));
-        let age = Duration::from_nanos(now.saturating_sub(end));
-        let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
-        let limit = RateLimit::new(FIRST_CALLS << age.as_secs(), Duration::from_secs(1));
-        Some(Self { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
-    }
-
-    /// The slot of a call. Nobody stands in line, since the limit of now says nothing about the time
-    /// of a turn.
-    pub(crate) fn demand(&self) -> Demand {
-        Demand { ask: Ask::Retry, tenant: None, units: 1, longest: self.limit.max_reservation }
-    }
-
-    /// The answer to a message without a slot.
-    pub(crate) fn refusal(&self) -> NotPermitted {
-        NotPermitted { why: Deferral::CircuitOpen, rest: self.rest }
-    }
 }
 
 /// The standing of a message.

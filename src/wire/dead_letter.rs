@@ -60,7 +60,7 @@ pub struct DeadLetter<'a> {
 #[serde(default, rename_all = "camelCase")]
 pub struct DeadLetterInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<String>,
+    class: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ impl DeadLetterInfo {
         let info = match &state.dead_letter {
             Some(said) => Self::read(said),
             None if was_moved || state.source.is_some() => Self {
-                class: state.class.map(|class| class.as_str().to_owned()),
+                class: state.class.map(|class| class.as_str().into()),
                 retry_count: state.class.map(|_| state.retry_count),
                 ..Self::default()
             },
@@ -150,8 +150,7 @@ impl DeadLetterInfo {
         };
         let claimed = || state.source.clone().filter(|source| is_arn(source));
         let source = from.or_else(claimed);
-        let info =
-            Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
+        let info = Self { class: info.class().map(|class| class.as_str().into()), source, ..info };
         Some(serde_json::to_string(&info).expect("texts and a number are JSON"))
     }
 }

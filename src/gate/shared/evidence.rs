@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::health::{self, FailureRow};
-use super::SKEW;
+use super::super::recovery::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
 use crate::table::{Field, Item, Update};

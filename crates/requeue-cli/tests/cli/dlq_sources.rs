@@ -278,12 +278,38 @@ fn harmful() -> String {
 }
 
 #[tokio::test]
+async fn the_own_words_of_a_service_are_shown_behind_its_code() {
+    let world = World::filled_with("direct", "orders", &[]).await;
+    let letter = |detail: &str, text: Option<&str>| {
+        let why = json!({ "class": "non-retryable", "reason": "non-retryable", "detail": detail, "text": text });
+        let state = json!({ "v": 1, "deadLetter": why });
+        json!({ "retryCount": 0, "originalMessageId": "m", "retryTimestamp": "2026-11-21T01:02:03.004Z", "retryState": state })
+            .to_string()
+    };
+    world.send_dead(&letter("status 422: no-seat", Some("no seat is left on …"))).await;
+    world.send_dead(&letter("status 400", None)).await;
+    let listed = world.dlq(&["list"]).await.succeeded();
+    assert!(listed.contains("status 422: no-seat – no seat is left on …"), "{listed}");
+    assert!(!listed.contains("status 400 –"), "{listed}");
+    let peeked = world.dlq(&["peek"]).await.succeeded();
+    assert!(peeked.contains("  text            no seat is left on …\n"), "{peeked}");
+    assert_eq!(peeked.matches("  text  ").count(), 1, "{peeked}");
+    let mut texts: Vec<Value> = lines(&world.dlq(&["peek", "--json"]).await.succeeded())
+        .iter()
+        .map(|line| line["text"].clone())
+        .collect();
+    texts.sort_by_key(Value::is_string);
+    assert_eq!(texts, [Value::Null, json!("no seat is left on …")]);
+}
+
+#[tokio::test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn nothing_that_a_message_says_controls_a_terminal() {
     let shared = Shared::new("direct", true).await;
     let Shared { world, bills } = &shared;
     let text = format!("x{}y", harmful());
-    let why = json!({ "class": "quota", "reason": text, "detail": text, "retryCount": 1 });
+    let why =
+        json!({ "class": "quota", "reason": text, "detail": text, "text": text, "retryCount": 1 });
     let state = json!({ "v": 1, "source": text, "deadLetter": why, text.as_str(): text });
     let body = json!({ "retryCount": 1, "originalMessageId": text, "retryTimestamp": "2026-11-21T01:02:03.004Z", "retryState": state, text.as_str(): text });
     // As it may be in a queue: what SQS takes as it is stands there unescaped.
