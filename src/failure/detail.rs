@@ -25,8 +25,4 @@ impl Detail {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
-
-    pub(crate) fn into_str(self) -> Box<str> {
-        self.0
-    }
 }

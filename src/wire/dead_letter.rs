@@ -60,13 +60,13 @@ pub struct DeadLetter<'a> {
 #[serde(default, rename_all = "camelCase")]
 pub struct DeadLetterInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<Box<str>>,
+    class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<Box<str>>,
+    reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<Box<str>>,
+    detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<Box<str>>,
+    text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,8 @@ impl DeadLetterInfo {
     /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`; every field may be missing.
     pub(crate) fn read(text: &str) -> Self {
         let info: Self = serde_json::from_str(text).unwrap_or_default();
-        let scrubbed = |text: Option<Box<str>>| text.map(|text| Detail::new(text).into_str());
+        let scrubbed =
+            |text: Option<String>| text.map(|text| Detail::new(text).as_str().to_owned());
         let source = info.source.filter(|source| is_arn(source));
         let [reason, detail, text] = [info.reason, info.detail, info.text].map(scrubbed);
         Self { reason, detail, text, source, ..info }
@@ -142,7 +143,7 @@ impl DeadLetterInfo {
         let info = match &state.dead_letter {
             Some(said) => Self::read(said),
             None if was_moved || state.source.is_some() => Self {
-                class: state.class.map(|class| class.as_str().into()),
+                class: state.class.map(|class| class.as_str().to_owned()),
                 retry_count: state.class.map(|_| state.retry_count),
                 ..Self::default()
             },
@@ -150,7 +151,8 @@ impl DeadLetterInfo {
         };
         let claimed = || state.source.clone().filter(|source| is_arn(source));
         let source = from.or_else(claimed);
-        let info = Self { class: info.class().map(|class| class.as_str().into()), source, ..info };
+        let info =
+            Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
         Some(serde_json::to_string(&info).expect("texts and a number are JSON"))
     }
 }
