@@ -157,7 +157,7 @@ pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
         parent: invocation,
         "message",
         messageId = delivery.message_id.as_deref().map(bounded).as_deref(),
-        originalMessageId = delivery.original_id().map(bounded).as_deref(),
+        originalMessageId = delivery.original_id().and_then(printable::message_id),
         retryCount = delivery.retries(),
         receiveCount = delivery.receive_count
     )
@@ -174,7 +174,8 @@ fn log_message(outcome: &Outcome) {
             event!(
                 $level,
                 messageId = outcome.message_id.as_deref().map(bounded).as_deref(),
-                originalMessageId = outcome.original_message_id.as_deref().map(bounded).as_deref(),
+                originalMessageId =
+                    outcome.original_message_id.as_deref().and_then(printable::message_id),
                 retryCount = outcome.retry_count,
                 hops = outcome.hops,
                 receiveCount = outcome.receive_count,
@@ -204,8 +205,8 @@ fn log_message(outcome: &Outcome) {
     }
 }
 
-/// An id of SQS has at most 100 characters, all of them printable. An id that a producer forged may
-/// have more, and others. Source: SQS developer guide, "Identifiers".
+/// An id of SQS has at most 100 characters, all of them printable. An event that no queue made may have
+/// more, and others. Source: SQS developer guide, "Identifiers".
 fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
     printable::start_of_line(id, MAX_LEN)

@@ -40,6 +40,23 @@ pub fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
 
+/// The id of a message, if it has the form of those of SQS: a UUID. Another one may be any text that a
+/// sender put into a body.
+///
+/// ```
+/// # use requeue::printable::message_id;
+/// assert!(message_id("059f36b4-87a3-44ab-83d2-661975830a7d").is_some());
+/// assert!(message_id("ann@example.com").is_none());
+/// ```
+#[must_use]
+pub fn message_id(id: &str) -> Option<&str> {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    (id.len() == 36 && id.bytes().enumerate().all(fits)).then_some(id)
+}
+
 /// A URL without the user and the password before its host.
 ///
 /// ```

@@ -54,6 +54,8 @@ pub(crate) struct Ids {
 
 impl Ids {
     pub(crate) fn new(own: &str, original: &str) -> Self {
+        // A producer may have put anything else there.
+        let original = printable::message_id(original).unwrap_or(own);
         Self { own: start(own, MAX_ID), original: start(original, MAX_ID) }
     }
 
