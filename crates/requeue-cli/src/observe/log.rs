@@ -297,12 +297,15 @@ mod tests {
 
     #[test]
     fn a_line_of_any_language_is_read_by_its_fields() {
-        let message = r#"{"message":"message","messageId":"c","originalMessageId":"m","retryCount":1,
+        let message = r#"{"message":"message","messageId":"c","originalMessageId":"059f36b4-87a3-44ab-83d2-661975830a7d","retryCount":1,
             "class":"rate-limit","disposition":"requeue","delaySeconds":9,"detail":"status 429","elapsedMs":41}"#;
         let inside = format!(r#"{{"timestamp":"t","level":"INFO","fields":{message}}}"#);
         for line in [message, &inside] {
             let event = LogLine::read(line).and_then(|line| line.event(None)).expect("an event");
-            assert_eq!((event.kind, event.ids), (Kind::Requeued, Ids::new("c", "m")));
+            assert_eq!(
+                (event.kind, event.ids),
+                (Kind::Requeued, Ids::new("c", "059f36b4-87a3-44ab-83d2-661975830a7d"))
+            );
             assert_eq!((event.class, event.delay), (Some("rate-limit"), Some(9)));
             assert_eq!((event.attempt, event.elapsed_ms), (Some(2), Some(41)));
             assert_eq!(event.reason.as_deref(), Some("status 429"));

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_message_is_one_line_when_its_attempt_is_settled() {
         let of_width = |kind, class, reason: Option<&str>, delay, columns| {
-            let ids = Ids::new("copy", "3f9a1c2e-0000");
+            let ids = Ids::new("copy", "3f9a1c2e-0000-4000-8000-000000000000");
             let event = Event {
                 at: 43_445_000,
                 attempt: Some(2),

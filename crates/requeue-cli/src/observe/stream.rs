@@ -128,11 +128,14 @@ mod tests {
 
     #[test]
     fn an_event_is_json_without_empty_fields() {
-        let event = Event { at: 5, ..Event::now(Kind::DeadLettered, Ids::new("c", "m")) };
+        let event = Event {
+            at: 5,
+            ..Event::now(Kind::DeadLettered, Ids::new("c", "059f36b4-87a3-44ab-83d2-661975830a7d"))
+        };
         let json = serde_json::to_string(&event.reason(Some("too\nold"))).expect("JSON");
         assert_eq!(
             json,
-            r#"{"at":5,"kind":"dead-lettered","messageId":"c","originalMessageId":"m","reason":"too�old"}"#
+            r#"{"at":5,"kind":"dead-lettered","messageId":"c","originalMessageId":"059f36b4-87a3-44ab-83d2-661975830a7d","reason":"too�old"}"#
         );
         let of_all = Event { at: 5, ..Event::now(Kind::CircuitOpened, Ids::default()) };
         assert_eq!(
