@@ -93,16 +93,23 @@ pub enum Event<'a> {
     },
     /// A worker stops receiving, since its messages could only be deferred.
     ReceivingStopped {
+        /// The queue.
+        queue: &'a QueueArn,
         /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
         reason: Deferral,
         /// The time until messages may probe.
         rest: Duration,
     },
     /// A worker receives again.
-    ReceivingResumed,
+    ReceivingResumed {
+        /// The queue.
+        queue: &'a QueueArn,
+    },
     /// SQS did not extend the visibility timeout of messages in hand, so it may deliver them again
     /// while their handlers run.
     NotExtended {
+        /// The queue.
+        queue: &'a QueueArn,
         /// The code of the failed request or entry.
         code: &'a str,
         /// The messages of the request.
@@ -110,6 +117,8 @@ pub enum Event<'a> {
     },
     /// A worker did not get its done or copied messages deleted, so SQS may deliver them again.
     NotDeleted {
+        /// The queue.
+        queue: &'a QueueArn,
         /// Their number.
         messages: usize,
     },

@@ -224,6 +224,14 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 impl Report {
+    /// The queue of its messages, unless they are of several: an event source mapping and a worker
+    /// have one each.
+    pub(crate) fn queue(&self) -> Option<&QueueArn> {
+        let mut queues = self.outcomes.iter().map(|outcome| outcome.queue.as_deref());
+        let first = queues.next()??;
+        queues.all(|queue| queue == Some(first)).then_some(first)
+    }
+
     /// The ids that SQS must keep: the content of `batchItemFailures`.
     ///
     /// # Errors

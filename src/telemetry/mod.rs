@@ -11,6 +11,7 @@ use crate::delay::whole_secs;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition};
 use crate::observer::{Event, Observer, Observers};
+use crate::queue::QueueArn;
 use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Settings;
 
@@ -86,18 +87,21 @@ impl Observer for LogLines {
             Event::ReceivingWorks { queue, trouble } => {
                 info!(%queue, troubleSeconds = trouble.as_secs(), "receiving works again");
             }
-            Event::ReceivingStopped { reason, rest } => info!(
+            Event::ReceivingStopped { queue, reason, rest } => info!(
+                queue = queue.name(),
                 reason = reason.as_str(),
                 delaySeconds = whole_secs(rest),
                 "receiving stopped: messages could only be deferred"
             ),
-            Event::ReceivingResumed => info!("receiving resumed"),
-            Event::NotExtended { code, messages } => {
-                warn!(code, messages, "the visibility of messages in hand was not extended");
-            }
-            Event::NotDeleted { messages } => {
-                warn!(messages, "done or copied, but not deleted: SQS may deliver them again");
-            }
+            Event::ReceivingResumed { queue } => info!(queue = queue.name(), "receiving resumed"),
+            Event::NotExtended { queue, code, messages } => warn!(
+                queue = queue.name(),
+                code, messages, "the visibility of messages in hand was not extended"
+            ),
+            Event::NotDeleted { queue, messages } => warn!(
+                queue = queue.name(),
+                messages, "done or copied, but not deleted: SQS may deliver them again"
+            ),
         }
     }
 }
@@ -125,6 +129,7 @@ fn log_batch(report: &Report, untold: usize) {
     let mut counts = Counts::default();
     report.outcomes.iter().for_each(|outcome| counts.add(outcome));
     info!(
+        queue = report.queue().map(QueueArn::name),
         received = counts.received,
         completed = counts.completed,
         requeued = counts.requeued,
@@ -150,12 +155,13 @@ fn has_no_thread(report: &Report) -> bool {
         && report.outcomes.iter().all(not_started)
 }
 
-/// The span in which the handler of a message runs. It puts the ids of the message and of the
-/// invocation into the handler's own log lines.
+/// The span in which the handler of a message runs. It puts the queue, and the ids of the message and
+/// of the invocation, into the handler's own log lines.
 pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
         parent: invocation,
         "message",
+        queue = delivery.queue.as_deref().map(QueueArn::name),
         messageId = delivery.message_id.as_deref().map(bounded).as_deref(),
         originalMessageId = delivery.original_id().and_then(printable::message_id),
         retryCount = delivery.retries(),
@@ -173,6 +179,7 @@ fn log_message(outcome: &Outcome) {
         ($level:expr) => {
             event!(
                 $level,
+                queue = outcome.queue.as_deref().map(QueueArn::name),
                 messageId = outcome.message_id.as_deref().map(bounded).as_deref(),
                 originalMessageId =
                     outcome.original_message_id.as_deref().and_then(printable::message_id),

@@ -120,7 +120,7 @@ impl<Q: Queue> Extended<Q> {
             };
             if let Some(code) = code {
                 let messages = batch.len();
-                self.observers.tell(&Event::NotExtended { code: &code, messages });
+                self.observers.tell(&Event::NotExtended { queue, code: &code, messages });
             }
             next = Instant::now() + beat;
         }

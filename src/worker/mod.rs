@@ -189,6 +189,7 @@ where
         }
         let progress = self.progress();
         tracing::info!(
+            queue = self.queue.name(),
             received = progress.received,
             completed = progress.completed,
             requeued = progress.requeued,
@@ -204,12 +205,13 @@ where
     async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
         // The log may block until its reader takes lines, so the cancel comes first.
         self.stop_starting(stop);
-        tracing::info!("shutting down");
+        tracing::info!(queue = self.queue.name(), "shutting down");
         let rest = self.rest();
         if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {
             stop.running.cancel();
             if timeout(rest, &mut work).await.is_err() {
                 tracing::warn!(
+                    queue = self.queue.name(),
                     "not everything was settled in time: SQS delivers the rest again after its visibility timeout"
                 );
             }
@@ -289,7 +291,7 @@ where
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill(&self.queue).is_none() {
-                self.standing.end(self.processor.observers());
+                self.standing.end(&self.queue, self.processor.observers());
                 return Some((batch_size, None));
             }
             tokio::select! {
@@ -304,10 +306,10 @@ where
         let mut has_paused = false;
         loop {
             let Some(still) = self.processor.standstill(&self.queue) else {
-                self.standing.end(self.processor.observers());
+                self.standing.end(&self.queue, self.processor.observers());
                 return Some((batch_size, None));
             };
-            self.standing.begin(&still, self.processor.observers());
+            self.standing.begin(&still, &self.queue, self.processor.observers());
             let pause = turn.pause(&still, has_paused);
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
@@ -381,7 +383,7 @@ where
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         let messages = deletes.deleted.failed;
         if messages > 0 {
-            self.processor.observers().tell(&Event::NotDeleted { messages });
+            self.processor.observers().tell(&Event::NotDeleted { queue: &self.queue, messages });
         }
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.add(&report.outcomes, self.mode, self.max_receives, deletes);

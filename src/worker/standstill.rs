@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::gate::Standstill;
 use crate::observer::{Event, Observers};
+use crate::queue::QueueArn;
 use crate::report::Report;
 
 /// While probes run, the worker checks again after this time.
@@ -44,16 +45,16 @@ impl Standing {
         self.asked.lock().await
     }
 
-    pub(super) fn begin(&self, still: &Standstill, observers: &Observers) {
+    pub(super) fn begin(&self, still: &Standstill, queue: &QueueArn, observers: &Observers) {
         if !self.is_still.swap(true, Ordering::Relaxed) {
             let Standstill { why, rest, .. } = *still;
-            observers.tell(&Event::ReceivingStopped { reason: why, rest });
+            observers.tell(&Event::ReceivingStopped { queue, reason: why, rest });
         }
     }
 
-    pub(super) fn end(&self, observers: &Observers) {
+    pub(super) fn end(&self, queue: &QueueArn, observers: &Observers) {
         if self.is_still.swap(false, Ordering::Relaxed) {
-            observers.tell(&Event::ReceivingResumed);
+            observers.tell(&Event::ReceivingResumed { queue });
         }
     }
 }

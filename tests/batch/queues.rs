@@ -8,7 +8,9 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use tokio::time::Instant;
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY, World, joined, millis, secs, state};
+use crate::world::{
+    Act, DELETE, Log, SEND, Script, VISIBILITY, World, joined, millis, secs, state,
+};
 
 #[tokio::test(start_paused = true)]
 async fn each_copy_goes_to_the_queue_that_its_record_names() {
@@ -98,6 +100,41 @@ async fn a_record_whose_queue_is_not_known_is_left_in_it() {
         assert_eq!(invocation.failed(), [ids[0].as_str()], "{arn:?}");
         assert_eq!(world.entries(SEND), [1], "{arn:?}: the neighbour alone");
         assert!(world.messages().iter().any(|message| message.id == ids[0]), "{arn:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_lines_name_the_queue_of_their_messages() {
+    let world = World::new();
+    let other = world.sqs.create_queue("invoices", []).unwrap();
+    world.send("{}").await;
+    let client = world.sqs.client();
+    client.send_message().queue_url(other.url()).message_body("{}").send().await.unwrap();
+    let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
+    let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
+    let orders = world.receive().await;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let log = Log::default();
+    let _listening = log.listen();
+    for (event, queue) in [
+        (&orders, Some("orders")),
+        (&invoices, Some("invoices")),
+        (&joined([&orders, &invoices]), None),
+    ] {
+        world.invoke_with(&processor, event).await.unwrap();
+        let text = log.take();
+        let of_batch = text.lines().find(|line| line.contains(" message=batch")).unwrap();
+        let named = queue.map(|queue| format!(" queue=\"{queue}\""));
+        assert_eq!(of_batch.contains(" queue="), named.is_some(), "{of_batch}");
+        let Some(named) = named else { continue };
+        assert!(of_batch.contains(&named), "{of_batch}");
+        for begin in ["message ", "requeue::telemetry message=message "] {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(begin))
+                .unwrap_or_else(|| panic!("{begin}: {text}"));
+            assert!(line.contains(&named), "{line}");
+        }
     }
 }
 

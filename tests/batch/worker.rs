@@ -79,6 +79,26 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_names_its_queue_from_its_begin_to_its_end() {
+    let mut world = World::new();
+    world.protect();
+    world.send_numbered(2).await;
+    let log = Log::default();
+    let _listening = log.listen();
+    let failures = [Failure::rate_limit("slow").retry_after(secs(40)), Failure::temporary("no")];
+    let script = Script::new(move |seen| match seen.attempt {
+        1 => Act::Fail(failures[seen.n()].clone()),
+        _ => Act::Done,
+    });
+    drain(&world, &script).await;
+    let text = log.text();
+    for said in ["receiving stopped", "receiving resumed", "ended"] {
+        let line = text.lines().find(|line| line.contains(&format!(" message={said}")));
+        assert!(line.is_some_and(|line| line.contains(" queue=\"orders\"")), "{said}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
     let no_room = format!(r#"{{"n":0,"padding":"{}"}}"#, "x".repeat(1_048_550));
     for (strategy, mode, retried, waiting) in [

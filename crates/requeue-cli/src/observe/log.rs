@@ -275,11 +275,11 @@ impl Observer for WorkerEvents {
                 self.sqs.works();
                 self.receiving.lock().end()
             }
-            Heard::NotExtended { code, messages } => {
+            Heard::NotExtended { code, messages, .. } => {
                 self.sqs.not_settled(Some(code), None, number(messages));
                 self.is_due(&self.extending)
             }
-            Heard::NotDeleted { messages } => {
+            Heard::NotDeleted { messages, .. } => {
                 self.sqs.not_settled(None, None, number(messages));
                 self.lines == TroubleLines::Rare
             }
