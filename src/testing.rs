@@ -1,4 +1,4 @@
-//! Tests of a handler: a queue, its dead-letter queue, the event source mapping and the processor
+//! Tests of a handler: queues, their dead-letter queues, the event source mappings and the processor
 //! around the handler, in virtual time.
 //!
 //! ```
@@ -46,54 +46,74 @@
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic")]
 
 use std::collections::BTreeMap;
-use std::future::{IntoFuture, Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use requeue_embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult, MessageView};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::{Clock, Sampler};
-use crate::delay::Delay;
 use crate::disposition::Disposition;
 use crate::handler::Handler;
 use crate::lambda::{SqsEvent, respond};
 use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
-use crate::queue::{Attribute, Outgoing, QueueArn};
+use crate::queue::QueueArn;
 use crate::report::Outcome;
 use crate::settings::{DeadLetterMode, RecursiveLoop, Settings, SharedTable};
 use crate::table::MemoryTable;
 use crate::wire::DeadLetter;
 
+mod mapped;
+mod send_request;
+
+use mapped::Mapped;
+pub use send_request::SendRequest;
+
 /// When a world begins: 2026-09-21 14:13:20 UTC.
 const BEGINNING: Duration = Duration::from_secs(1_790_000_000);
 /// The function's timeout in the ready Lambda's template.
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// The visibility timeout in the ready Lambda's template: six times the function's timeout.
-const VISIBILITY_SECS: &str = "360";
-const MAX_RECEIVE_COUNT: u32 = 5;
 const BATCH_SIZE: usize = 10;
 /// The limit of [`World::run_until_empty`]. A handler that finishes its messages needs fewer.
 const MOST_BATCHES: usize = 100_000;
 
 const EXISTS: &str = "the queue exists";
 
-/// A handler with its queues, its event source mapping and its processor, in virtual time. See the
+/// A handler with its queues, its event source mappings and its processor, in virtual time. See the
 /// [module](self) for an example.
 ///
-/// The queue has a visibility timeout of 360 s, and moves a message to the dead-letter queue after
-/// five receives. A batch has at most ten messages, and the function has 60 s for it. The settings
-/// are those of the templates: the defaults, except [`RecursiveLoop::Allow`] and
-/// [`DeadLetterMode::Annotate`].
+/// A queue has a visibility timeout of 360 s, and moves a message to its dead-letter queue, with
+/// `-dlq` in its name, after five receives. A batch has at most ten messages, and the function has
+/// 60 s for it. The settings are those of the templates: the defaults, except
+/// [`RecursiveLoop::Allow`] and [`DeadLetterMode::Annotate`].
+///
+/// One function may work on several queues, with larger batches:
+///
+/// ```
+/// # use requeue::{Failure, Message, testing::World};
+/// # async fn handle(_: Message) -> Result<(), Failure> { Ok(()) }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+/// let mut world = World::new(handle).with_queue("refunds").with_batch_size(1_000);
+/// let order = world.send_text("{}").await;
+/// let refund = world.send_text("{}").to("refunds").await;
+/// world.run_until_empty().await;
+/// world.assert_done(&order);
+/// world.assert_done(&refund);
+/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct World<H, T = Raw> {
     sqs: EmbeddedSqs,
-    queue: QueueArn,
-    dead_letters: QueueArn,
-    mapping: EventSourceMapping,
+    /// At least one.
+    queues: Vec<Mapped>,
+    batch_size: usize,
     processor: BatchProcessor<H, EmbeddedSqs, T>,
     /// The outcomes of each message, by the id of its first delivery.
     outcomes: BTreeMap<String, Vec<Outcome>>,
@@ -140,16 +160,6 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         );
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + BEGINNING);
         let sqs = EmbeddedSqs::new(clock);
-        let dead_letters = match queue.strip_suffix(".fifo") {
-            Some(name) => format!("{name}-dlq.fifo"),
-            None => format!("{queue}-dlq"),
-        };
-        let dead_letters = sqs.create_queue(&dead_letters, []).expect("the name of a queue");
-        let redrive = format!(
-            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#
-        );
-        let attributes = [("VisibilityTimeout", VISIBILITY_SECS), ("RedrivePolicy", &redrive)];
-        let queue = sqs.create_queue(queue, attributes).expect("the name of a queue");
         let mut settings = Settings {
             sampler: Sampler::seeded(0),
             recursive_loop: RecursiveLoop::Allow,
@@ -161,14 +171,32 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
         }
         Self {
-            mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), BATCH_SIZE),
+            queues: vec![Mapped::create(&sqs, queue, BATCH_SIZE)],
+            batch_size: BATCH_SIZE,
             processor: BatchProcessor::new(handler, sqs.clone(), settings),
             sqs,
-            queue,
-            dead_letters,
             outcomes: BTreeMap::new(),
             sent: AtomicU64::new(0),
         }
+    }
+
+    /// Adds a queue of this name, with a dead-letter queue and an event source mapping of its own. It
+    /// is a FIFO queue if its name ends in `.fifo`.
+    #[must_use]
+    pub fn with_queue(mut self, name: &str) -> Self {
+        self.queues.push(Mapped::create(&self.sqs, name, self.batch_size));
+        self
+    }
+
+    /// Sets the most messages of a batch: 1 to 10,000, and at most 10 from a FIFO queue. The default
+    /// is 10. A batch ends early at 6 MB, as in Lambda.
+    #[must_use]
+    pub fn with_batch_size(mut self, messages: usize) -> Self {
+        self.batch_size = messages;
+        for Mapped { queue, mapping, .. } in &mut self.queues {
+            *mapping = EventSourceMapping::new(self.sqs.clone(), queue.clone(), messages);
+        }
+        self
     }
 
     /// Sends a message when awaited, with this body as JSON, and returns the message's id.
@@ -182,18 +210,11 @@ impl<H: Handler<T>, T: Body> World<H, T> {
 
     /// Sends a message when awaited, with this body, and returns the message's id.
     pub fn send_text(&self, body: impl Into<String>) -> SendRequest<'_> {
-        SendRequest {
-            sqs: &self.sqs,
-            queue: &self.queue,
-            body: body.into(),
-            attributes: BTreeMap::new(),
-            group: None,
-            delay_secs: 0,
-            number: self.sent.fetch_add(1, Ordering::Relaxed),
-        }
+        let number = self.sent.fetch_add(1, Ordering::Relaxed);
+        SendRequest::new(&self.sqs, self.queue(), body.into(), number)
     }
 
-    /// Lets time pass, and invokes the function whenever there are messages, until the queue is
+    /// Lets time pass, and invokes the function whenever there are messages, until each queue is
     /// empty. All messages are then done or in the dead-letter queue.
     ///
     /// # Panics
@@ -201,7 +222,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     /// After a hundred thousand batches.
     pub async fn run_until_empty(&mut self) {
         for _ in 0..MOST_BATCHES {
-            if !self.sqs.wait_until_due(&self.queue).await.expect(EXISTS) {
+            if !self.wait_until_due().await {
                 return;
             }
             self.invoke().await;
@@ -212,14 +233,34 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         );
     }
 
-    /// Invokes the function once with the messages that can be received now, and returns their
-    /// number.
+    /// Waits until a message can be received; `false` if all queues are empty.
+    async fn wait_until_due(&self) -> bool {
+        let of_queue = |mapped: &'_ Mapped| {
+            let (sqs, queue) = (self.sqs.clone(), mapped.queue.clone());
+            async move { sqs.wait_until_due(&queue).await.expect(EXISTS) }
+        };
+        let waits: FuturesUnordered<_> = self.queues.iter().map(of_queue).collect();
+        let mut waits = std::pin::pin!(waits.filter(|is_due| ready(*is_due)));
+        waits.next().await.is_some()
+    }
+
+    /// Invokes the function once for each queue with messages that can be received now, and returns
+    /// their number.
     pub async fn invoke(&mut self) -> usize {
-        let Some(batch) = self.mapping.poll(Duration::ZERO).await.expect(EXISTS) else {
+        let mut messages = 0;
+        for at in 0..self.queues.len() {
+            messages += self.invoke_with_batch_of(at).await;
+        }
+        messages
+    }
+
+    async fn invoke_with_batch_of(&mut self, queue: usize) -> usize {
+        let Mapped { queue, mapping, .. } = &self.queues[queue];
+        let Some(batch) = mapping.poll(Duration::ZERO).await.expect(EXISTS) else {
             return 0;
         };
         let event: SqsEvent =
-            serde_json::from_value(batch.event(&self.queue)).expect("every event can be read");
+            serde_json::from_value(batch.event(queue)).expect("every event can be read");
         let records = event.records.expect("an event of SQS");
         let deadline = Instant::now() + FUNCTION_TIMEOUT;
         let report = self.processor.process(records, deadline).await;
@@ -230,7 +271,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             }
             Err(_) => InvocationResult::FunctionError,
         };
-        self.mapping.acknowledge(&batch, &result).expect(EXISTS);
+        mapping.acknowledge(&batch, &result).expect(EXISTS);
         let count = report.outcomes.len();
         for outcome in report.outcomes {
             let id = outcome.original_message_id.clone().expect("SQS names every message");
@@ -261,9 +302,10 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.outcomes.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// The messages in the dead-letter queue.
+    /// The messages in the dead-letter queues.
     pub fn dead(&self) -> Vec<MessageView> {
-        self.sqs.messages(&self.dead_letters).expect(EXISTS)
+        let of_queue = |mapped: &Mapped| self.sqs.messages(&mapped.dead_letters).expect(EXISTS);
+        self.queues.iter().flat_map(of_queue).collect()
     }
 
     /// Asserts that the handler succeeded with the message.
@@ -303,9 +345,9 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         &self.sqs
     }
 
-    /// The queue.
+    /// The queue, or the first of several.
     pub fn queue(&self) -> &QueueArn {
-        &self.queue
+        &self.queues[0].queue
     }
 
     fn story(&self, id: &str) -> String {
@@ -339,55 +381,4 @@ fn is_paused() -> bool {
     let begun = Instant::now();
     std::thread::sleep(Duration::from_millis(2));
     Instant::now() == begun
-}
-
-/// A message that is sent when it is awaited; see [`World::send`].
-#[derive(Debug)]
-#[must_use = "a message is sent when it is awaited"]
-pub struct SendRequest<'a> {
-    sqs: &'a EmbeddedSqs,
-    queue: &'a QueueArn,
-    body: String,
-    attributes: BTreeMap<String, Attribute>,
-    group: Option<String>,
-    delay_secs: u16,
-    number: u64,
-}
-
-impl SendRequest<'_> {
-    /// Adds a message attribute of the type `String`.
-    pub fn attribute(mut self, name: &str, value: &str) -> Self {
-        self.attributes.insert(name.to_owned(), Attribute::text(value));
-        self
-    }
-
-    /// Sets the message group: the group of a FIFO queue, or the tenant of fair queues. Without it,
-    /// the messages of a FIFO queue are in the group `default`.
-    pub fn group(mut self, id: &str) -> Self {
-        self.group = Some(id.to_owned());
-        self
-    }
-
-    /// Sets `DelaySeconds`, at most 900. A FIFO queue allows none.
-    pub fn delay_secs(mut self, secs: u16) -> Self {
-        self.delay_secs = secs;
-        self
-    }
-}
-
-impl IntoFuture for SendRequest<'_> {
-    type Output = String;
-    type IntoFuture = Ready<String>;
-
-    /// Panics if SQS refuses the message, for example one of more than 1 MiB.
-    fn into_future(self) -> Ready<String> {
-        let is_fifo = self.queue.is_fifo();
-        let number = is_fifo.then(|| self.number.to_string());
-        let mut entry = Outgoing::new(&self.body, &self.attributes);
-        entry.delay = Delay::secs(self.delay_secs);
-        entry.group_id = self.group.as_deref().or(is_fifo.then_some("default"));
-        entry.deduplication_id = number.as_deref();
-        let sent = self.sqs.put(self.queue, &entry);
-        ready(sent.unwrap_or_else(|error| panic!("the message is refused: {error}")))
-    }
 }

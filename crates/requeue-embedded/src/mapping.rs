@@ -11,6 +11,13 @@ use crate::engine::digest;
 use crate::{Delivered, EmbeddedError, EmbeddedSqs};
 use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 
+/// The most messages of a batch, and of one from a FIFO queue. Source: Lambda developer guide,
+/// "Configuring scaling behavior for SQS event source mappings".
+const MAX_BATCH: usize = 10_000;
+const MAX_FIFO_BATCH: usize = 10;
+/// The most bytes of an event. Source: Lambda quotas.
+const MAX_EVENT: usize = 6 * 1024 * 1024;
+
 /// An event source mapping with `ReportBatchItemFailures`, one batch after the other.
 ///
 /// ```
@@ -54,22 +61,27 @@ pub enum InvocationResult {
 pub struct Batch(Vec<Delivered>);
 
 impl EventSourceMapping {
-    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000.
+    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000, and 1 to
+    /// 10 of a FIFO queue.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
-        Self { sqs, queue, batch_size: batch_size.clamp(1, 10_000) }
+        let most = if queue.is_fifo() { MAX_FIFO_BATCH } else { MAX_BATCH };
+        Self { sqs, queue, batch_size: batch_size.clamp(1, most) }
     }
 
-    /// Receives a batch; waits up to `wait` for its first message.
+    /// Receives a batch; waits up to `wait` for its first message. No receive follows once the bodies
+    /// have 6 MB, the most of an event.
     pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, EmbeddedError> {
-        let mut messages = Vec::new();
-        while messages.len() < self.batch_size {
+        let mut messages: Vec<Delivered> = Vec::new();
+        let mut bytes = 0;
+        while messages.len() < self.batch_size && bytes < MAX_EVENT {
             let wanted = MAX_BATCH_ENTRIES.min(self.batch_size - messages.len());
             let wanted = u8::try_from(wanted).unwrap_or(u8::MAX);
             let received = self.sqs.receive(&self.queue, wanted, wait).await?;
             if received.is_empty() {
                 break;
             }
+            bytes += received.iter().map(|one| one.message.body.len()).sum::<usize>();
             messages.extend(received);
             wait = Duration::ZERO;
         }
