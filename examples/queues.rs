@@ -10,7 +10,7 @@
 )]
 
 use requeue::queue::QueueArn;
-use requeue::{Failure, InvalidPolicy, Message, Settings};
+use requeue::{Failure, InvalidPolicy, Message, QueueSettings, Settings};
 
 async fn handle(message: Message<String>) -> Result<(), Failure> {
     match message.queue().map(QueueArn::name) {
@@ -30,7 +30,7 @@ async fn send_receipt(_order: &str) -> Result<(), Failure> {
 
 /// A late receipt is of no use, so it gets three retries, within a minute.
 fn with_policies(settings: Settings) -> Result<Settings, InvalidPolicy> {
-    let receipts = r#"{"preset": "critical", "maxRetries": 3}"#.parse()?;
+    let receipts: QueueSettings = r#"{"preset": "critical", "maxRetries": 3}"#.parse()?;
     Ok(settings.policy_for("receipts", receipts))
 }
 
@@ -46,16 +46,17 @@ mod tests {
 
     use super::*;
 
-    fn world(queue: &str) -> World<impl requeue::Handler<String>, String> {
-        World::with(handle, queue, |settings| {
+    fn world() -> World<impl requeue::Handler<String>, String> {
+        let world = World::with(handle, "payments", |settings| {
             *settings = with_policies(settings.clone()).expect("the policy is valid");
-        })
+        });
+        world.with_queue("receipts").with_queue("refunds")
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_receipt_is_dead_lettered_after_three_retries() {
-        let mut world = world("receipts");
-        let id = world.send_text("order 1").await;
+        let mut world = world();
+        let id = world.send_text("order 1").to("receipts").await;
         world.run_until_empty().await;
         assert_eq!(world.attempts(&id), 4);
         world.assert_dead(&id, "the mail server is down");
@@ -63,14 +64,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_queue_decides_who_handles_a_message() {
-        let mut payments = world("payments");
-        let id = payments.send_text("order 1").await;
-        payments.run_until_empty().await;
-        payments.assert_done(&id);
-
-        let mut others = world("refunds");
-        let id = others.send_text("order 1").await;
-        others.run_until_empty().await;
-        others.assert_dead(&id, "no handler for this queue");
+        let mut world = world();
+        let payment = world.send_text("order 1").await;
+        let refund = world.send_text("order 1").to("refunds").await;
+        world.run_until_empty().await;
+        world.assert_done(&payment);
+        world.assert_dead(&refund, "no handler for this queue");
     }
 }

@@ -79,7 +79,7 @@
 //! | call a service no more often than it takes | [`policy::RateLimit`] | none |
 //! | drop duplicates of a message | [`policy::Idempotency`], with a [`SharedTable`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
-//! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
+//! | work on several queues, with a policy each | [`Settings::policy_for`], or `queues` of the policy document | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |
 //! | choose how messages reach the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
 //! | work on a dead-letter queue | [`Message::dead_letter`]; [`DeadLetter`] for a body alone | |
@@ -226,7 +226,8 @@ pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use sender::TrustedSenders;
 pub use settings::{
-    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings, SharedTable,
+    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, QueueSettings, RecursiveLoop, Settings,
+    SharedTable,
 };
 pub use shared_table::LimitControl;
 pub use telemetry::LogLines;

@@ -19,6 +19,10 @@ use crate::sender::TrustedSenders;
 use crate::table::Table;
 use crate::wire::Wrap;
 
+mod queue;
+
+pub use queue::QueueSettings;
+
 /// The problem of settings with `idempotency` and without a table.
 pub(crate) const NO_TABLE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
@@ -43,9 +47,9 @@ pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda sto
 pub struct Settings {
     /// The policy. Default: the built-in policy `standard`.
     pub policy: RetryPolicy,
-    /// The policies of single queues, by the name of the queue; see
+    /// The settings of single queues, by the name of the queue; see
     /// [`policy_for`](Self::policy_for). Default: none.
-    pub queue_policies: BTreeMap<String, RetryPolicy>,
+    pub queues: BTreeMap<String, QueueSettings>,
     /// The rules by which the handler classifies, before the built-in tables. Default: none.
     pub rules: Rules,
     /// Whether a dead letter keeps the service's own words. Default: [`DetailText::Off`].
@@ -87,34 +91,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets another policy for the messages of one queue, for a function with several event source
-    /// mappings.
-    ///
-    /// The queue then has its own pauses and circuits. `sqs_calls` and `receive_calls` of this
-    /// policy have no effect; all queues use those of [`policy`](Self::policy).
-    ///
-    /// ```no_run
-    /// # use requeue::{Failure, Message, Settings};
-    /// async fn handle(message: Message) -> Result<(), Failure> {
-    ///     match message.queue().map(|queue| queue.name()) {
-    ///         Some("refunds") => Ok(()),
-    ///         _ => Ok(()),
-    ///     }
-    /// }
-    ///
-    /// #[tokio::main]
-    /// async fn main() -> Result<(), requeue::Error> {
-    ///     let refunds = r#"{"preset": "critical", "maxRetries": 7}"#.parse()?;
-    ///     let settings = Settings::from_env()?.policy_for("refunds", refunds);
-    ///     requeue::run_with(handle, settings).await
-    /// }
-    /// ```
-    #[must_use]
-    pub fn policy_for(mut self, queue: impl Into<String>, policy: RetryPolicy) -> Self {
-        self.queue_policies.insert(queue.into(), policy);
-        self
-    }
-
     /// Whether a policy has `idempotency`, and there is no table for it.
     pub(crate) fn lacks_table(&self) -> bool {
         self.shared_table.is_none() && self.policies().any(|policy| policy.idempotency.is_some())
@@ -127,8 +103,9 @@ impl Settings {
             && self.policies().any(|policy| policy.fair_shares.is_some())
     }
 
-    fn policies(&self) -> impl Iterator<Item = &RetryPolicy> {
-        iter::once(&self.policy).chain(self.queue_policies.values())
+    /// The policy, and those of single queues.
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &RetryPolicy> {
+        iter::once(&self.policy).chain(self.queues.values().map(|own| &own.policy))
     }
 }
 
@@ -136,7 +113,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: RetryPolicy::default(),
-            queue_policies: BTreeMap::new(),
+            queues: BTreeMap::new(),
             rules: Rules::new(),
             detail_text: DetailText::Off,
             limits: Limits::default(),

@@ -5,10 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::failure::DetailText;
-use crate::policy::RetryPolicy;
 use crate::queue::{Principal, QueueUrl};
 use crate::sender::TrustedSenders;
 use crate::settings::{
@@ -28,13 +26,11 @@ mod tests;
 
 pub use duration::duration_secs;
 pub use error::Error;
+use policy::HANDLERS;
 pub use policy::{InvalidPolicy, QueueConfig};
 use variables::PREFIX;
 pub(crate) use variables::{Host, is_in_lambda, target_variables};
 pub use variables::{InvalidConfig, Variables};
-
-/// The most threads and file descriptors of one function. Source: Lambda quotas.
-const MAX_CONCURRENCY: usize = 1_000;
 
 /// Environments beyond this number would each have a negligible part of any limit.
 const MAX_ENVIRONMENTS: u32 = 100_000;
@@ -111,10 +107,7 @@ impl Settings {
             timeout: vars.seconds("TIMEOUT_SECONDS").unwrap_or(defaults.timeout),
             reserve: vars.seconds("RESERVE_SECONDS").unwrap_or(defaults.reserve),
         };
-        let (policy, rules) = vars.policy();
         let settings = Self {
-            policy,
-            rules,
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
@@ -126,7 +119,7 @@ impl Settings {
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             shared_table: vars.shared_table(),
             metrics: vars.metrics(),
-            ..Self::default()
+            ..vars.policy()
         };
         if settings.lacks_table() {
             vars.problem(
@@ -176,8 +169,9 @@ const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
 
 impl Variables {
     fn concurrency(&mut self, default: usize) -> usize {
-        let what = format!("a whole number from 1 to {MAX_CONCURRENCY}");
-        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what).unwrap_or(default)
+        let most = HANDLERS.max as usize;
+        let what = format!("a whole number from 1 to {most}");
+        self.parse("CONCURRENCY", |n| (1..=most).contains(n), &what).unwrap_or(default)
     }
 
     fn trusted_senders(&mut self) -> Option<TrustedSenders> {
@@ -293,10 +287,10 @@ impl Variables {
         is_on.then_some(metrics)
     }
 
-    fn policy(&mut self) -> (RetryPolicy, Rules) {
-        let Some(value) = self.get("POLICY") else {
-            return Default::default();
-        };
+    /// The settings of the policy document alone.
+    fn policy(&mut self) -> Settings {
+        let mut settings = Settings::default();
+        let Some(value) = self.get("POLICY") else { return settings };
         let document = if value.trim_start().starts_with('{') {
             value
         } else {
@@ -308,19 +302,16 @@ impl Variables {
                         "POLICY",
                         format_args!("is `{value}` ({error}): must be {allowed}"),
                     );
-                    return Default::default();
+                    return settings;
                 }
             }
         };
-        match policy::read_with(&document, self.in_problems("POLICY")) {
-            Ok(read) => (read.policy, read.rules),
-            Err(refused) => {
-                for problem in refused.problems() {
-                    self.problem("POLICY", problem);
-                }
-                Default::default()
+        if let Err(refused) = settings.read_policy(&document, self.in_problems("POLICY")) {
+            for problem in refused.problems() {
+                self.problem("POLICY", problem);
             }
         }
+        settings
     }
 }
 

@@ -15,7 +15,7 @@ const TEST_PREFIX: &str = "REQUEUE_TEST_";
 
 /// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
 /// minutes. Source: Lambda quotas.
-const MAX_SECONDS: f64 = 5_400.0;
+pub(super) const MAX_SECONDS: f64 = 5_400.0;
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
 const HTTP_NAMES: [&str; 15] = [

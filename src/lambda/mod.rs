@@ -243,8 +243,8 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts th
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
 fn warn_of_loop_detection(settings: &Settings) {
-    let policies = std::iter::once(&settings.policy).chain(settings.queue_policies.values());
-    let max_retries = policies.map(|policy| policy.max_retries).max().unwrap_or_default();
+    let max_retries =
+        settings.policies().map(|policy| policy.max_retries).max().unwrap_or_default();
     let copies = settings.strategy == Strategy::Copy && max_retries > MAX_COPIES_IN_ROW;
     if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(

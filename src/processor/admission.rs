@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
         if let Some(events) = events {
             Box::pin(self.acquire(events, &mut taken.event)).await?;
         }
-        if let Some(counts) = &attempts.inner.counts {
+        if let Some(counts) = &self.policy.counts {
             Box::pin(self.count(counts, &mut taken.attempt)).await?;
         }
         if reserves {

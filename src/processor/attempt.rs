@@ -109,7 +109,7 @@ async fn handle<H: Handler<T>, T: Body>(
         // The user's rules apply first if the handler classifies a response or an error.
         // Boxed, since the layers around it would move all of it again and again.
         let called = Box::pin(call(handler, slot, delivery, turn, tried));
-        let mut called = pin!(attempts.inner.rules.scope(called));
+        let mut called = pin!(attempts.inner.policy(delivery).rules.scope(called));
         let ended = poll_fn(|context| match called.as_mut().poll(context) {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending => slot.poll_end(context).map(Err),

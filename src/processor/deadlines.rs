@@ -18,7 +18,7 @@ pub(crate) struct Stop {
     pub(crate) running: CancellationToken,
 }
 
-/// The deadlines of an invocation.
+/// The deadlines of an invocation, and how many handlers it may run.
 #[derive(Clone)]
 pub(super) struct Deadlines {
     pub(super) window: Window,
@@ -27,6 +27,8 @@ pub(super) struct Deadlines {
     pub(super) cutoff: Instant,
     /// Longest run of one handler.
     pub(super) timeout: Duration,
+    /// Most handlers at once.
+    pub(super) concurrency: usize,
     /// How long a handler that is to end has to yield.
     pub(super) grace: Duration,
     /// Whether finished messages are deleted at once.
@@ -49,12 +51,13 @@ impl Deadlines {
     pub(super) fn new(started: Instant, deadline: Instant, limits: &Limits, stop: Stop) -> Self {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         let window = Window { started, deadline: deadline - reserve / 10 };
-        let Limits { timeout, .. } = *limits;
+        let Limits { timeout, concurrency, .. } = *limits;
         Self {
             window,
             stop,
             cutoff: deadline - reserve,
             timeout,
+            concurrency: concurrency.max(1),
             grace: reserve / 2,
             deletes_done: false,
         }

@@ -2,6 +2,7 @@
 //! report.
 
 use std::collections::{BTreeMap, HashMap};
+use std::mem;
 use std::sync::{Arc, Once};
 
 use tokio::runtime::Handle;
@@ -18,10 +19,12 @@ use crate::gate::{Limiter, Protection};
 use crate::observer::Observers;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::{self, FairShares, RetryPolicy};
-use crate::queue::{Queue, QueueArn};
+use crate::queue::{Queue, QueueArn, Record};
 use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Mode, NO_TABLE, RecursiveLoop, Settings};
+use crate::settings::{
+    DeadLetterMode, Limits, Mode, NO_TABLE, QueueSettings, RecursiveLoop, Settings,
+};
 use crate::settle::{SendPause, Settled, Settler};
 use crate::shared_table::{Events, SharedPauses, TableClient};
 use crate::telemetry;
@@ -31,19 +34,14 @@ pub(super) struct Inner {
     pub(super) clock: Clock,
     pub(super) sampler: Sampler,
     pub(super) policies: Policies,
-    pub(super) rules: Rules,
-    pub(super) limits: Limits,
     pub(super) decoder: Decoder,
     pub(super) recursive_loop: RecursiveLoop,
     pub(super) mode: Mode,
-    dead_letter: DeadLetterMode,
     wrap: Wrap,
     /// Messages that this process dead-lettered and that are still in their queue.
     pub(super) dead_lettered: Memory<DeadLettered>,
     /// Messages that are done or copied, and may still be in their queue.
     pub(super) not_deleted: Memory<()>,
-    /// Counts attempts, if the settings have a table and dead letters are sent.
-    pub(super) counts: Option<Arc<TableClient>>,
     pub(super) observers: Observers,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
@@ -55,50 +53,45 @@ impl Inner {
     /// The shared values, and the settler of the same settings.
     pub(super) fn new<Q: Queue>(queue: Q, settings: Settings) -> (Self, Arc<Settler<Q>>) {
         assert!(!settings.lacks_table(), "{NO_TABLE}");
+        let mut settings = telemetry::completed(settings);
+        let clock = settings.clock.take().unwrap_or_else(|| queue.clock());
+        let client = settings.shared_table.take().map(|shared| {
+            let client = TableClient::new(shared, clock.clone());
+            Arc::new(client.observed_by(settings.observers.clone()))
+        });
+        let max_retries =
+            |(queue, own): (&String, &QueueSettings)| (queue.clone(), own.policy.max_retries);
+        let own_max_retries = settings.queues.iter().map(max_retries).collect();
+        let policies = Policies::new(&mut settings, client.as_ref());
         let Settings {
             policy,
-            queue_policies,
-            rules,
-            detail_text,
-            limits,
             strategy,
             recursive_loop,
-            dead_letter,
             mode,
             wrap,
             producer_limits,
             trusted_senders,
-            shared_table,
             observers,
-            clock,
             sampler,
             handlers,
             ..
-        } = telemetry::completed(settings);
-        let (strategy, dead_letter) = match mode {
-            Mode::Requeue => (strategy, dead_letter.unwrap_or_default()),
+        } = settings;
+        let strategy = match mode {
+            Mode::Requeue => strategy,
             // The mode `report` sends nothing.
-            Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
+            Mode::Report => Strategy::Visibility,
         };
-        let calls = policy.sqs_calls.clone();
-        let clock = clock.unwrap_or_else(|| queue.clock());
-        let client = shared_table.map(|shared| {
-            Arc::new(TableClient::new(shared, clock.clone()).observed_by(observers.clone()))
-        });
-        let counts = client.clone().filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_)));
         let settler = Arc::new(Settler {
             queue: Arc::new(queue),
             clock: clock.clone(),
             sampler: sampler.clone(),
-            calls,
+            calls: policy.sqs_calls,
             pause: SendPause::default(),
         });
         let lapsing = Arc::clone(&settler);
-        let max_retries =
-            |(queue, policy): (&String, &RetryPolicy)| (queue.clone(), policy.max_retries);
         let decoder = Decoder {
             max_retries: policy.max_retries,
-            own_max_retries: queue_policies.iter().map(max_retries).collect(),
+            own_max_retries,
             strategy,
             producer_limits,
             senders: trusted_senders.map(Senders::new),
@@ -107,17 +100,13 @@ impl Inner {
         let inner = Self {
             clock,
             sampler,
-            policies: Policies::new(policy, queue_policies, client.as_ref()),
-            rules: rules.keeping(detail_text),
-            limits,
+            policies,
             decoder,
             recursive_loop,
             mode,
-            dead_letter,
             wrap,
             dead_lettered: Memory::default(),
             not_deleted: Memory::default(),
-            counts,
             observers,
             handlers: handlers.unwrap_or_else(Handle::current),
             said: Once::new(),
@@ -129,6 +118,13 @@ impl Inner {
     /// The policy for a delivery, with its pauses and circuits.
     pub(super) fn policy(&self, delivery: &Delivery) -> &QueuePolicy {
         self.policies.of(delivery.queue.as_deref())
+    }
+
+    /// The limits of a batch. All its messages are of the queue of an event source mapping or of a
+    /// worker.
+    pub(super) fn limits(&self, batch: &[Record]) -> &Limits {
+        let queue = batch.first().and_then(|record| record.queue.as_deref());
+        &self.policies.of(queue).limits
     }
 
     /// Whether another receiver may have the message meanwhile.
@@ -145,8 +141,8 @@ impl Inner {
     }
 
     pub(super) fn planner(&self, delivery: &Delivery) -> Planner<'_> {
-        let Self { mode, dead_letter, wrap, .. } = self;
-        let QueuePolicy { policy, .. } = self.policy(delivery);
+        let Self { mode, wrap, .. } = self;
+        let QueuePolicy { policy, dead_letter, .. } = self.policy(delivery);
         Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
     }
 
@@ -228,6 +224,9 @@ pub(super) struct Policies {
 
 pub(super) struct QueuePolicy {
     pub(super) policy: RetryPolicy,
+    pub(super) rules: Rules,
+    limits: Limits,
+    dead_letter: DeadLetterMode,
     pub(super) protection: Arc<Protection>,
     /// The pauses and circuits of all execution environments, if they share a table.
     pub(super) pauses: Option<Arc<SharedPauses>>,
@@ -237,6 +236,8 @@ pub(super) struct QueuePolicy {
     pub(super) pacer: Pacer,
     /// The events that are handled once, if the policy says so.
     pub(super) events: Option<Events>,
+    /// Counts attempts, if the settings have a table and dead letters are sent.
+    pub(super) counts: Option<Arc<TableClient>>,
     /// The weights of tenants that share a rate limit, by the names of their values.
     pub(super) weights: BTreeMap<String, u8>,
 }
@@ -251,7 +252,12 @@ pub(super) enum Slots {
 
 impl QueuePolicy {
     /// `queue` is empty for the policy of all queues without their own.
-    fn new(policy: RetryPolicy, queue: &str, client: Option<&Arc<TableClient>>) -> Self {
+    fn new(settings: Settings, queue: &str, client: Option<&Arc<TableClient>>) -> Self {
+        let Settings { policy, rules, detail_text, limits, dead_letter, mode, .. } = settings;
+        let dead_letter = match mode {
+            Mode::Requeue => dead_letter.unwrap_or_default(),
+            Mode::Report => DeadLetterMode::Redrive,
+        };
         let protection = Protection::new(&policy);
         let pauses = client.map(|client| SharedPauses::new(client, &policy, queue));
         let slots = match &pauses {
@@ -262,22 +268,35 @@ impl QueuePolicy {
         let events = client.zip(policy.idempotency.clone());
         let events =
             events.map(|(client, idempotency)| Events::new(Arc::clone(client), idempotency));
+        let counts = client.filter(|_| matches!(dead_letter, DeadLetterMode::Direct(_))).cloned();
         let weights = policy.fair_shares.as_ref().map(FairShares::by_name).unwrap_or_default();
-        Self { policy, protection, pauses, slots, pacer: Pacer::default(), events, weights }
+        Self {
+            policy,
+            rules: rules.keeping(detail_text),
+            limits,
+            dead_letter,
+            protection,
+            pauses,
+            slots,
+            pacer: Pacer::default(),
+            events,
+            counts,
+            weights,
+        }
     }
 }
 
 impl Policies {
-    pub(super) fn new(
-        default: RetryPolicy,
-        own: BTreeMap<String, RetryPolicy>,
-        client: Option<&Arc<TableClient>>,
-    ) -> Self {
-        let own = own.into_iter().map(|(queue, policy)| {
-            let policy = QueuePolicy::new(policy, &queue, client);
+    /// Takes the settings of single queues.
+    fn new(settings: &mut Settings, client: Option<&Arc<TableClient>>) -> Self {
+        let queues = mem::take(&mut settings.queues).into_iter();
+        let own = queues.map(|(queue, own)| {
+            let mut settings = settings.clone();
+            settings.apply(own);
+            let policy = QueuePolicy::new(settings, &queue, client);
             (queue, policy)
         });
-        Self { default: QueuePolicy::new(default, "", client), own: own.collect() }
+        Self { own: own.collect(), default: QueuePolicy::new(settings.clone(), "", client) }
     }
 
     /// The policy of a queue.

@@ -142,8 +142,8 @@ where
 
     async fn work_on(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let Self { settler, .. } = self;
-        let deadlines =
-            Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
+        let limits = self.inner.limits(&records);
+        let deadlines = Deadlines::new(Instant::now(), deadline, limits, Stop::default());
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::with_capacity(records.len());
         let mut deleted = 0;
@@ -182,7 +182,8 @@ where
     ) -> (Report, Deletes) {
         let Self { settler, inner, .. } = self;
         let not_deleted = &inner.not_deleted;
-        let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
+        let limits = inner.limits(&records);
+        let deadlines = Deadlines::new(Instant::now(), deadline, limits, stop.clone());
         let deadlines = Deadlines { deletes_done: true, ..deadlines };
         let until = deadlines.window.deadline;
         inner.observers.tell(&Event::Received { messages: records.len() });
@@ -232,14 +233,14 @@ where
         let (tasks, decided) = mpsc::unbounded_channel();
         let attempting = async move {
             let (unordered, groups) = groups::groups(deliveries);
-            let calls = self.calls(unordered.len(), false);
+            let calls = self.calls(unordered.len(), false, deadlines);
             // The receiver lives until every sender is gone.
             let decided = |decision| drop(tasks.send(Undone::Decided(decision)));
             self.attempt(unordered, calls.as_ref(), deadlines, decided).await;
-            let calls = self.calls(groups.len(), true);
+            let calls = self.calls(groups.len(), true, deadlines);
             let in_order =
                 |group| self.attempt_in_order(group, calls.as_ref(), deadlines, &tasks).boxed();
-            stream::iter(groups).for_each_concurrent(self.slots(), in_order).await;
+            stream::iter(groups).for_each_concurrent(self.slots(deadlines), in_order).await;
             drop(tasks);
         };
         let task = |undone| match undone {
@@ -261,15 +262,16 @@ where
         deadlines: &Deadlines,
         decided: impl FnMut(Decision),
     ) {
+        let slots = self.slots(deadlines);
         let (inner, deadlines) = (Arc::clone(&self.inner), deadlines.clone());
         let attempts = Attempts { inner, deadlines, invocation: Span::current() };
         let work = |slot| attempt::work(Arc::clone(&self.handler), slot, calls.cloned());
-        executor::execute(attempts, self.slots(), deliveries, work, decided).await;
+        executor::execute(attempts, slots, deliveries, work, decided).await;
     }
 
     /// Attempts at once.
-    fn slots(&self) -> usize {
-        self.inner.limits.concurrency.max(1).saturating_mul(self.messages_per_call())
+    fn slots(&self, deadlines: &Deadlines) -> usize {
+        deadlines.concurrency.saturating_mul(self.messages_per_call())
     }
 
     /// The most messages of a call.
@@ -278,10 +280,15 @@ where
     }
 
     /// The calls of so many messages or groups, if the handler takes several messages.
-    fn calls(&self, coming: usize, is_in_order: bool) -> Option<Arc<SharedCalls<T>>> {
+    fn calls(
+        &self,
+        coming: usize,
+        is_in_order: bool,
+        deadlines: &Deadlines,
+    ) -> Option<Arc<SharedCalls<T>>> {
         self.handler.as_bulk()?;
-        let concurrency = self.inner.limits.concurrency.max(1);
-        Some(SharedCalls::new(coming, self.slots(), concurrency, is_in_order))
+        let slots = self.slots(deadlines);
+        Some(SharedCalls::new(coming, slots, deadlines.concurrency, is_in_order))
     }
 
     pub(crate) fn clock(&self) -> &Clock {

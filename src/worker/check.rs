@@ -149,6 +149,7 @@ pub(super) async fn check(
         );
     }
     check_dead_letters(source, &description, settings, worker).await?;
+    warn_of_missing_queues(source, &description.arn, settings).await;
     Ok(description)
 }
 
@@ -221,6 +222,26 @@ async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> 
         }
         Ok(_) => true,
     }
+}
+
+/// Warns of settings for a queue that does not exist: its name is misspelt. One that exists may be the
+/// queue of another worker with the same settings, and so may one that this worker may not ask for.
+async fn warn_of_missing_queues(source: &impl Source, own: &QueueArn, settings: &Settings) {
+    let asking = async {
+        for queue in settings.queues.keys().filter(|name| *name != own.name()) {
+            let (partition, region, account) = (own.partition(), own.region(), own.account());
+            let arn = format!("arn:{partition}:sqs:{region}:{account}:{queue}");
+            let Ok(arn) = arn.parse() else { continue };
+            if source.describe(&arn).await.is_err_and(|error| is_missing(&error.code)) {
+                tracing::warn!(
+                    queue,
+                    "the policy has an entry for a queue that does not exist, so the entry has no effect: correct the name, or remove it"
+                );
+            }
+        }
+    };
+    // The work is more urgent than a warning.
+    let _ = timeout(RESPONSE_TIMEOUT, asking).await;
 }
 
 /// Whether SQS's code means that there is no such queue.

@@ -144,10 +144,11 @@ where
         let dead_letter = settings.dead_letter.or(Some(DeadLetterMode::OF_WORKERS));
         let settings = Settings { recursive_loop: RecursiveLoop::Allow, dead_letter, ..settings };
         let settings = telemetry::completed(settings);
-        let description = Box::pin(check::check(&source, queue, &settings, &worker)).await?;
+        let own = settings.of_queue(queue.name());
+        let description = Box::pin(check::check(&source, queue, &own, &worker)).await?;
         let source = Extended::new(source, settings.observers.clone());
         let trouble = Trouble::none(&description, settings.observers.clone());
-        let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
+        let (limits, sampler) = (own.limits, settings.sampler.clone());
         let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
         Ok(Self {
             processor: BatchProcessor::new(handler, source.clone(), settings),

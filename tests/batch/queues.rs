@@ -1,11 +1,13 @@
 //! The target queue of a copy, and batches as large as Lambda makes them.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
-use requeue::Failure;
+use requeue::classify::Response;
 use requeue::embedded::{EventSourceMapping, Fault, InFlight};
-use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
+use requeue::{DeadLetterMode, Failure, Message, QueueSettings};
 use tokio::time::Instant;
 
 use crate::world::{
@@ -200,7 +202,7 @@ async fn a_queue_with_a_policy_of_its_own_has_its_retries_pauses_and_circuit() {
     let mut world = World::new();
     world.protect();
     let invoices = world.sqs.create_queue("invoices", []).unwrap();
-    let policy: RetryPolicy = r#"{"maxRetries": 1}"#.parse().unwrap();
+    let policy: QueueSettings = r#"{"maxRetries": 1}"#.parse().unwrap();
     world.settings = world.settings.policy_for("invoices", policy);
     // Six failures open the circuit of the one queue.
     world.send_numbered(6).await;
@@ -227,4 +229,68 @@ async fn a_queue_with_a_policy_of_its_own_has_its_retries_pauses_and_circuit() {
     world.send_numbered(1).await;
     let paused = world.report(&processor, &world.receive().await).await;
     assert_eq!(paused.outcomes[0].disposition.reason(), Some("circuit-open"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_has_its_own_rules_timeout_concurrency_and_dead_letter_mode() {
+    let mut world = World::new();
+    let invoices = world.sqs.create_queue("invoices", []).unwrap();
+    let dead = world.sqs.create_queue("invoices-dead", []).unwrap();
+    let document = format!(
+        r#"{{
+            "rules": [{{"match": {{"status": 404}}, "class": "non-retryable", "reason": "general"}}],
+            "queues": {{"invoices": {{
+                "rules": [{{"match": {{"status": 404}}, "class": "temporary", "reason": "own"}}],
+                "timeoutSeconds": 5, "concurrency": 2, "deadLetter": "{}"
+            }}}}
+        }}"#,
+        dead.url()
+    );
+    world.settings.set_policy(&document).unwrap();
+    world.settings.dead_letter = Some(DeadLetterMode::Annotate);
+    world.settings.policy.max_pause = None;
+    world.settings.policy.circuit_breaker = None;
+    let bodies = [r#"{"act":"classify"}"#, r#"{"act":"hang"}"#, r#"{"act":"die"}"#];
+    for queue in [&world.queue, &invoices] {
+        for body in bodies {
+            let request = world.sqs.client().send_message().queue_url(queue.url());
+            request.message_body(body).send().await.unwrap();
+        }
+    }
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = (Arc::clone(&running), Arc::clone(&most));
+    let handler = move |message: Message| {
+        let (running, most) = seen.clone();
+        async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(millis(10)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            match message.body().to_string() {
+                body if body.contains("hang") => std::future::pending().await,
+                body if body.contains("die") => Err(Failure::non_retryable("no")),
+                _ => {
+                    let response = Response { status: 404, headers: &[], body: b"" };
+                    Err(Failure::from_response(&response, SystemTime::UNIX_EPOCH))
+                }
+            }
+        }
+    };
+    let processor = world.processor(handler);
+    for (queue, at_once, seconds, class, rule, copies) in [
+        (&world.queue, 3, 30, "non-retryable", "general", 0),
+        (&invoices, 2, 5, "temporary", "own", 1),
+    ] {
+        most.store(0, Ordering::SeqCst);
+        let mapping = EventSourceMapping::new(world.sqs.clone(), queue.clone(), 10);
+        let event = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(queue);
+        let begun = Instant::now();
+        let report = world.report(&processor, &event).await;
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{queue}");
+        assert_eq!(most.load(Ordering::SeqCst), at_once, "{queue}");
+        let classified = &report.outcomes[0];
+        assert_eq!(classified.class.unwrap().as_str(), class, "{queue}: {classified:?}");
+        assert!(classified.detail.as_ref().unwrap().contains(rule), "{queue}: {classified:?}");
+        assert_eq!(world.sqs.messages(&dead).unwrap().len(), copies, "{queue}");
+    }
 }

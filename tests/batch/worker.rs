@@ -99,6 +99,36 @@ async fn a_worker_names_its_queue_from_its_begin_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_warns_once_of_each_entry_for_a_queue_that_does_not_exist() {
+    let mut world = World::new();
+    world.sqs.create_queue("invoices", []).unwrap();
+    let document =
+        r#"{"queues": {"orders": {"concurrency": 3}, "invoices": {}, "refundz": {}, "order": {}}}"#;
+    world.settings.set_policy(document).unwrap();
+    world.send_numbered(1).await;
+    let log = Log::default();
+    let _listening = log.listen();
+    drain(&world, &Script::new(|_| Act::Done)).await;
+    let text = log.text();
+    let warned: Vec<&str> =
+        text.lines().filter(|line| line.contains("a queue that does not exist")).collect();
+    assert_eq!(warned.len(), 2, "{text}");
+    assert!(warned[0].contains("queue=\"order\"") && warned[1].contains("queue=\"refundz\""));
+    assert!(text.contains("batchSize=3"), "{text}");
+
+    // Without the permission nobody knows.
+    world.faults(|_| Fault::None);
+    world.sqs.set_faults(|call| match call.queue.as_deref() {
+        Some("orders") | None => Fault::None,
+        Some(_) if call.operation == "GetQueueAttributes" => Fault::refuse(403, "AccessDenied"),
+        Some(_) => Fault::None,
+    });
+    log.take();
+    start(&world, Script::new(|_| Act::Done), draining()).await;
+    assert!(!log.text().contains("a queue that does not exist"), "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
     let no_room = format!(r#"{{"n":0,"padding":"{}"}}"#, "x".repeat(1_048_550));
     for (strategy, mode, retried, waiting) in [

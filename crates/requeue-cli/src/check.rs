@@ -4,11 +4,12 @@ use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use requeue::classify::Rules;
 use requeue::policy::{
     CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy, WhenUnavailable,
 };
-use requeue::{FailureClass, QueueConfig};
-use serde_json::{Value, json};
+use requeue::{FailureClass, QueueConfig, QueueSettings};
+use serde_json::{Map, Value, json};
 
 use crate::config::SettingsArguments;
 use crate::document::{
@@ -21,8 +22,10 @@ use crate::table::{Rows, columns, span, thousands, wrapped};
 use crate::{Error, config};
 
 mod limits;
+mod queue_config;
 
 use limits::rate_limits;
+use queue_config::{advice, config_json, config_of};
 
 #[derive(clap::Args)]
 #[command(
@@ -45,14 +48,6 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
-
-/// A visibility timeout lasts at least this many function timeouts, plus the batching window.
-/// Source: Lambda developer guide, "Using Lambda with Amazon SQS".
-const VISIBILITY_FACTOR: u32 = 6;
-/// The least `maxReceiveCount`. Source: as above.
-const MIN_RECEIVES: u32 = 5;
-/// The longest delay of one copy. A message may exceed its age budget by this.
-const LAST_WAIT: Duration = Duration::from_secs(900);
 
 /// The bytes of all environment variables of a function. Source: Lambda quotas.
 const ENVIRONMENT: usize = 4_096;
@@ -104,9 +99,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// The document as it counts, with the defaults.
-fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Value {
+fn json(name: &PolicyName, document: &Document, text: &str) -> Value {
+    let Document { policy, rules, queues, queue_config } = document;
     let mut notes: Vec<String> = bounded(policy).collect();
     notes.extend(too_large(text));
+    let of_queue = |(name, own): (&String, &QueueSettings)| {
+        let entry = json!({
+            "notes": bounded(&own.policy).collect::<Vec<_>>(),
+            "values": own.to_document(),
+            "rules": own.rules.as_ref().map(Rules::len),
+            "queueConfig": config_json(&config_of(text, name)),
+        });
+        (name.clone(), entry)
+    };
     json!({
         "policy": name.to_string(),
         "valid": true,
@@ -114,18 +119,37 @@ fn json(name: &PolicyName, (policy, rules, queue): &Document, text: &str) -> Val
         "notes": notes,
         "values": policy.to_document(),
         "rules": rules.len(),
-        "queueConfig": {
-            "visibilityTimeout": queue.visibility_timeout.map(|time| time.as_secs()),
-            "messageRetentionPeriod": queue.message_retention.map(|time| time.as_secs()),
-            "maxReceiveCount": queue.max_receive_count,
-            "delaySeconds": queue.delay.map(|time| time.as_secs()),
-            "receiveMessageWaitTimeSeconds": queue.receive_wait.map(|time| time.as_secs()),
-        },
+        "queueConfig": config_json(queue_config),
+        "queues": queues.iter().map(of_queue).collect::<Map<_, _>>(),
     })
 }
 
 /// The summary of a valid document.
-pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
+pub(crate) fn report(document: &Document, text: &str) -> String {
+    let Document { policy, rules, queues, queue_config } = document;
+    let mut lines = of_policy(policy, Some(rules), queue_config);
+    lines.extend(too_large(text).map(|problem| format!("{WARNING}{problem}")));
+    for (name, own) in queues {
+        lines.push(format!("\nqueue {name}:\n"));
+        lines.extend(of_policy(&own.policy, own.rules.as_ref(), &config_of(text, name)));
+        lines.push(differing(own));
+    }
+    lines.join("\n")
+}
+
+/// `concurrency: 2; handler timeout: that of all queues; dead-letter mode: annotate`
+fn differing(own: &QueueSettings) -> String {
+    let general = || "that of all queues".to_owned();
+    format!(
+        "concurrency: {}; handler timeout: {}; dead-letter mode: {}",
+        own.concurrency.map_or_else(general, |count| count.to_string()),
+        own.timeout.map_or_else(general, span),
+        own.dead_letter.as_ref().map_or_else(general, |mode| mode.as_str().to_owned()),
+    )
+}
+
+/// The lines of a policy. Without `rules`, those of all queues count.
+fn of_policy(policy: &RetryPolicy, rules: Option<&Rules>, queue: &QueueConfig) -> Vec<String> {
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = policy;
     let budget = format!(
         "budget: at most {} for each message; a delay that the downstream service names is cut to \
@@ -142,10 +166,14 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     let warning = |problem| format!("{WARNING}{problem}");
     lines.extend(bounded(policy).map(warning));
     lines.extend([protection(policy), deferrals(policy)]);
-    if !rules.is_empty() {
-        let (count, wins) = (thousands(rules.len()), "; the first match wins");
-        let wins = if rules.len() > 1 { wins } else { "" };
-        lines.push(format!("rules: {count}, applied before the built-in ones{wins}"));
+    match rules.map(Rules::len) {
+        Some(0) => {}
+        None => lines.push("rules: those of all queues".to_owned()),
+        Some(count) => {
+            let wins = if count > 1 { "; the first match wins" } else { "" };
+            let count = thousands(count);
+            lines.push(format!("rules: {count}, applied before the built-in ones{wins}"));
+        }
     }
     if policy.sqs_calls != CallPolicy::default() {
         lines.push(calls(&policy.sqs_calls));
@@ -156,8 +184,7 @@ pub(crate) fn report((policy, rules, queue): &Document, text: &str) -> String {
     if *queue != QueueConfig::default() {
         lines.push(advice(queue, policy));
     }
-    lines.extend(too_large(text).map(warning));
-    lines.join("\n")
+    lines
 }
 
 /// For a policy that gives up before a short outage ends.
@@ -200,73 +227,6 @@ fn too_large(text: &str) -> Option<String> {
         thousands(size),
         thousands(ENVIRONMENT)
     ))
-}
-
-/// Compares `queueConfig` with the needs of this policy and the rules of AWS.
-fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
-    let mut lines =
-        vec!["queueConfig: Requeue does not apply it; set these values at the queue".to_owned()];
-    let mut tell =
-        |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
-    if let Some(visibility) = queue.visibility_timeout {
-        let words = match visibility / VISIBILITY_FACTOR {
-            timeout if timeout < Duration::from_secs(1) => {
-                format!(
-                    "{WARNING}too short for any function; it must be at least {VISIBILITY_FACTOR} × the \
-                     function's timeout plus the batching window"
-                )
-            }
-            timeout => format!(
-                "enough for a function timeout of {} at most, without a batching window",
-                span(timeout)
-            ),
-        };
-        tell("visibilityTimeout", span(visibility), words);
-    }
-    if let Some(retention) = queue.message_retention {
-        let longest = RETRIED_CLASSES
-            .iter()
-            .filter_map(|class| policy.class(*class))
-            .map(|class| class.total_timeout)
-            .max();
-        let needed = longest.unwrap_or_default() + LAST_WAIT;
-        let words = if retention > needed {
-            format!("longer than the {} that this policy may take", span(needed))
-        } else {
-            format!(
-                "{WARNING}too short; this policy may take {}, and SQS deletes older messages",
-                span(needed)
-            )
-        };
-        tell("messageRetentionPeriod", span(retention), words);
-    }
-    if let Some(count) = queue.max_receive_count {
-        let words = if count < MIN_RECEIVES {
-            format!(
-                "{WARNING}too low; it must be at least {MIN_RECEIVES}, because receives without a call \
-                 count too"
-            )
-        } else {
-            "enough with the strategy copy; for the strategy visibility, see `requeue schedule \
-             --strategy visibility`"
-                .to_owned()
-        };
-        tell("maxReceiveCount", thousands(count), words);
-    }
-    if let Some(delay) = queue.delay {
-        tell(
-            "delaySeconds",
-            span(delay),
-            "delays new messages only; copies have delays of their own".to_owned(),
-        );
-    }
-    if let Some(wait) = queue.receive_wait {
-        let words = "no effect: Lambda's poller waits 20 s, and `requeue work` a third of the \
-                     visibility timeout, at most 20 s"
-            .to_owned();
-        tell("receiveMessageWaitTimeSeconds", span(wait), words);
-    }
-    lines.join("\n")
 }
 
 fn summary(policy: &RetryPolicy) -> String {

@@ -1,6 +1,7 @@
 //! The policy of a command: a file, the standard input, a document on the command line, or a preset.
 //! The library has the rules.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
-use requeue::{FailureClass, InvalidPolicy, QueueConfig, Settings, Variables};
+use requeue::{FailureClass, InvalidPolicy, QueueConfig, QueueSettings, Settings, Variables};
 
 use crate::table::counted;
 use crate::{Error, environment};
@@ -21,8 +22,20 @@ pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
 const MAX_BYTES: usize = 1024 * 1024;
 const ALLOWED: &str = "1 MiB; name a policy document, whose keys are in docs/reference/policy.md";
 
-/// What a document says.
-pub(crate) type Document = (RetryPolicy, Rules, QueueConfig);
+/// The values of a document.
+#[derive(Clone)]
+pub(crate) struct Document {
+    pub(crate) policy: RetryPolicy,
+    pub(crate) rules: Rules,
+    pub(crate) queues: BTreeMap<String, QueueSettings>,
+    pub(crate) queue_config: QueueConfig,
+}
+
+impl Document {
+    pub(crate) fn apply_to(self, settings: &mut Settings) {
+        (settings.policy, settings.rules, settings.queues) = (self.policy, self.rules, self.queues);
+    }
+}
 
 /// A policy as the user names it.
 #[derive(Clone, Debug)]
@@ -81,13 +94,14 @@ impl PolicyArgument {
     }
 
     pub(crate) fn read(&self) -> Result<RetryPolicy, Error> {
-        Ok(self.name().unwrap_or(PolicyName::STANDARD).read()?.0)
+        Ok(self.name().unwrap_or(PolicyName::STANDARD).read()?.policy)
     }
 
     /// Gives these settings the policy of the option, if there is one.
     pub(crate) fn apply_to(&self, settings: &mut Settings) -> Result<(), Error> {
-        let Some(name) = self.given() else { return Ok(()) };
-        (settings.policy, settings.rules, _) = name.read()?;
+        if let Some(name) = self.given() {
+            name.read()?.apply_to(settings);
+        }
         Ok(())
     }
 }
@@ -177,7 +191,8 @@ impl std::error::Error for InvalidDocument {}
 pub(crate) fn parse_text(text: &str) -> Result<Document, InvalidPolicy> {
     let mut settings = Settings::default();
     settings.set_policy(text)?;
-    Ok((settings.policy, settings.rules, text.parse()?))
+    let Settings { policy, rules, queues, .. } = settings;
+    Ok(Document { policy, rules, queues, queue_config: text.parse()? })
 }
 
 /// The command that prints the document whose ARN this is.

@@ -191,7 +191,7 @@ async fn invoke(
         return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
     let clock = Clock::starting_at(received(&records)?);
-    let embedded = Embedded::with(&records, settings.dead_letter.as_ref(), clock)?;
+    let embedded = Embedded::with(&records, &settings, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let deadline = Instant::now() + arguments.invocation_timeout();
     progress.step(handling(&records));

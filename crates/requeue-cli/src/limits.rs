@@ -245,7 +245,7 @@ fn policy(
         )
         .into());
     }
-    Ok(name.read()?.0)
+    Ok(name.read()?.policy)
 }
 
 /// `5 calls in 1 s`

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use requeue::embedded::{EmbeddedSqs, InFlight, MessageState, MessageView};
 use requeue::queue::QueueArn;
-use requeue::{Clock, DeadLetterMode, Record};
+use requeue::{Clock, DeadLetterMode, Record, Settings};
 
 use crate::Error;
 use crate::table::duration;
@@ -22,7 +22,7 @@ pub(crate) struct Embedded {
 impl Embedded {
     pub(crate) fn with(
         records: &[Record],
-        dead_letter: Option<&DeadLetterMode>,
+        settings: &Settings,
         clock: Clock,
     ) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
@@ -33,7 +33,8 @@ impl Embedded {
             if queues.insert(QueueArn::clone(queue)) {
                 sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
             }
-            if let Some(DeadLetterMode::Direct(url)) = dead_letter {
+            let own = settings.queues.get(queue.name()).and_then(|own| own.dead_letter.as_ref());
+            if let Some(DeadLetterMode::Direct(url)) = own.or(settings.dead_letter.as_ref()) {
                 let dead_letters = url.arn(queue.partition(), queue.region());
                 if queues.insert(dead_letters.clone()) {
                     sqs.create_queue(dead_letters.name(), [])?;

@@ -33,6 +33,12 @@ impl QueueArn {
         &self.region
     }
 
+    /// The account.
+    #[must_use]
+    pub fn account(&self) -> &str {
+        &self.account
+    }
+
     /// The queue's name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -90,6 +90,18 @@ export interface RetryPolicy {
    * needs of the policy.
    */
   readonly queueConfig?: QueueConfig;
+  /** The policies of single queues, by the queue's name. An entry takes no key from this policy. */
+  readonly queues?: Readonly<Record<string, QueuePolicy>>;
+}
+
+/** The policy of one queue, and all else that differs for its messages. */
+export interface QueuePolicy extends Omit<RetryPolicy, '$schema' | 'sqsCalls' | 'receiveCalls' | 'queues'> {
+  /** The longest run of one handler. */
+  readonly timeoutSeconds?: number;
+  /** The highest number of handlers at once. */
+  readonly concurrency?: number;
+  /** `redrive`, `annotate`, or for the mode `direct` the URL of the dead-letter queue. */
+  readonly deadLetter?: string;
 }
 
 /** The settings of a queue. The construct takes none from here; it has options of its own. */

@@ -10,6 +10,7 @@ export interface Schema {
   readonly anyOf?: readonly Schema[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly additionalProperties?: boolean | Schema;
+  readonly propertyNames?: Schema;
   readonly required?: readonly string[];
   readonly dependentRequired?: Readonly<Record<string, readonly string[]>>;
   readonly items?: Schema;
@@ -52,13 +53,14 @@ function members(value: Record<string, unknown>, schema: Schema, path: string, d
   const dependent = Object.entries(schema.dependentRequired ?? {}).flatMap(([key, others]) => (value[key] === undefined ? [] : others));
   const required = [...(schema.required ?? []), ...dependent];
   const missing = required.filter((key) => value[key] === undefined).map((key) => `${path} has no ${key}, and it is required`);
+  const names = Object.keys(value).flatMap((key) => problemsOf(key, schema.propertyNames ?? {}, `${path}, a name,`, defs));
   const found = Object.entries(value).flatMap(([key, member]) => {
     const of = Object.hasOwn(known, key) ? known[key]! : schema.additionalProperties ?? true;
     if (of === false) return [`${path}.${key} is unknown: known are ${Object.keys(known).join(', ')}`];
     // JSON leaves out undefined values.
     return of === true || member === undefined ? [] : problemsOf(member, of, `${path}.${key}`, defs);
   });
-  return [...missing, ...found];
+  return [...missing, ...names, ...found];
 }
 
 /** The type of a value in JSON Schema. A whole number is an integer if the schema says so. */

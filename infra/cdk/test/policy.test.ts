@@ -60,7 +60,10 @@ const POLICY: Keys<types.RetryPolicy> = {
   sqsCalls: true,
   receiveCalls: true,
   queueConfig: true,
+  queues: true,
 };
+const { $schema: _schema, sqsCalls: _sqs, receiveCalls: _receive, queues: _queues, ...SHARED } = POLICY;
+const QUEUE: Keys<types.QueuePolicy> = { ...SHARED, timeoutSeconds: true, concurrency: true, deadLetter: true };
 const ERROR_CONFIGS: Keys<types.ErrorConfigs> = {
   'rate-limit': true,
   quota: true,
@@ -118,6 +121,7 @@ function found(schema: any, path = '', into: Map<string, string[]> = new Map()):
   for (const [key, member] of Object.entries<any>(schema.properties ?? {})) {
     found(member.$ref ? SCHEMA.$defs.class : member, key, into);
   }
+  if (schema.additionalProperties?.$ref) into.set('queue', Object.keys(SCHEMA.$defs.queue.properties));
   for (const branch of [...(schema.anyOf ?? []), ...(schema.items ? [schema.items] : [])]) found(branch, path, into);
   return into;
 }
@@ -137,6 +141,7 @@ test('the types have the keys and words of the schema', () => {
     sqsCalls: CALLS,
     receiveCalls: CALLS,
     queueConfig: QUEUE_CONFIG,
+    queue: QUEUE,
     ...Object.fromEntries(Object.keys(ERROR_CONFIGS).map((name) => [name, CLASS_POLICY])),
     jitter: { proportional: true },
     'jitter words': JITTER,
@@ -156,7 +161,7 @@ test('the types have the keys and words of the schema', () => {
 test('every keyword of the schema is checked', () => {
   const annotations = ['description', 'title', '$schema'];
   const checked = [
-    ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'required', 'dependentRequired', 'items'],
+    ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'propertyNames', 'required', 'dependentRequired', 'items'],
     ...['minimum', 'maximum', 'pattern', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
   ];
   const keywords = (schema: any): string[] =>

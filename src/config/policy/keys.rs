@@ -9,22 +9,24 @@ use super::classes::{Class, Entries, Entry};
 use super::delays::{Backoffs, Calls, Jitters, Presets};
 use super::json::Json;
 use super::limits::{Limit, LimitList, Limited};
-use super::object::{KeyTable, keys};
+use super::object::{KeyTable, Keys, joined, keys};
 use super::rules::RuleList;
 use super::shapes::{
-    AGE, COPIES, Count, DELAY, FACTOR, FAILURES, Given, Ignored, KEEP, LONG_PAUSE, Maybe, Off,
-    OneOf, Placed, SHARE, Seconds, Shape, WholeSeconds,
+    AGE, COPIES, Count, DELAY, FACTOR, FAILURES, Given, HANDLERS, Ignored, KEEP, LONG_PAUSE, Maybe,
+    Off, OneOf, Placed, RUN, SHARE, Seconds, Shape, WholeSeconds,
 };
 use crate::classify::Rules;
 use crate::pointer::JsonPointer;
 use crate::policy::{CircuitBreaker, Idempotency, Preset, RetryPolicy, WhenUnavailable};
+use crate::queue::QueueUrl;
+use crate::settings::DeadLetterMode;
 
 /// The values of a document.
 #[derive(Clone)]
-pub(in crate::config) struct Document {
+pub(super) struct Document {
     pub(super) preset: Preset,
     /// The policy of the preset with the values of the document, but for those of classes.
-    pub(in crate::config) policy: RetryPolicy,
+    pub(super) policy: RetryPolicy,
     /// The limit of `rateLimit`, or those of `limits`.
     pub(super) limited: Option<Limited>,
     pub(super) limits: Option<Vec<Limited>>,
@@ -32,9 +34,15 @@ pub(in crate::config) struct Document {
     pub(super) globals: Entry,
     pub(super) jitter_percentage: Option<Given<f64>>,
     pub(super) entries: Vec<(Class, Entry)>,
-    pub(in crate::config) rules: Rules,
+    pub(super) rules: Option<Rules>,
     pub(super) queue: QueueConfig,
-    ignored: (),
+    /// The entries of single queues.
+    pub(super) queues: Vec<(String, Self)>,
+    /// In the entry of a queue.
+    pub(super) timeout: Option<Duration>,
+    pub(super) concurrency: Option<u32>,
+    pub(super) dead_letter: Option<DeadLetterMode>,
+    pub(super) ignored: (),
 }
 
 impl Document {
@@ -49,10 +57,29 @@ impl Document {
             globals: Entry::default(),
             jitter_percentage: None,
             entries: Vec::new(),
-            rules: Rules::default(),
+            rules: None,
             queue: QueueConfig::default(),
+            queues: Vec::new(),
+            timeout: None,
+            concurrency: None,
+            dead_letter: None,
             ignored: (),
         }
+    }
+
+    /// Reads the values of a table's keys over those of the preset, except those of classes.
+    pub(super) fn filled(json: &Json<'_>, table: &KeyTable<Self>) -> Self {
+        let keys = json.fields(&table.names());
+        let preset = keys.and_then(|keys| Presets.read(keys.get("preset")?));
+        let built_in = preset.unwrap_or(Preset::STANDARD);
+        let policy = built_in.policy();
+        let mut document = Self::of(built_in, policy);
+        document.globals.is_refused = !table.fill(json, &mut document);
+        if document.limited.is_some() && document.limits.is_some() {
+            let [limits, limited] = ["limits", "rateLimit"].map(|key| json.path_to(key));
+            json.problems.note(format!("{limits} sets the same as {limited}: remove one of them"));
+        }
+        document
     }
 }
 
@@ -82,61 +109,84 @@ pub struct QueueConfig {
     pub receive_wait: Option<Duration>,
 }
 
+/// The keys of a policy, be it that of all queues or of one.
+const POLICY: Keys<Document> = keys! { Document:
+    "preset", Presets => preset,
+        "The built-in policy that the other keys change. Default: standard.";
+    "maxRetries", COPIES => policy.max_retries,
+        "The most retries of a message, shared by all classes.";
+    "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
+        "The factor by which an exponential delay grows.";
+    "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
+        "The longest delay of each class without a maxDelay. It does not bound a list.";
+    "backoff", Placed(Backoffs) => globals.backoff,
+        "How delays grow from the baseDelay of the class: a word, or a list of delays whose last one repeats.";
+    "jitter", Placed(Jitters) => globals.jitter,
+        "How Requeue spreads a delay, after the cut to the longest one.";
+    "jitterPercentage", Placed(SHARE) => jitter_percentage,
+        "Another name for the jitter {\"proportional\": p}. Not allowed beside jitter.";
+    "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
+        "The age, from the first receive, up to which Requeue retries a message.";
+    "maxRetryAfterSeconds", AGE => policy.max_retry_after,
+        "The longest delay that a failure may name (Retry-After); Requeue cuts longer ones.";
+    "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
+        "The age, from the first send, at which Requeue dead-letters a message without a call.";
+    "maxDeferrals", COPIES => policy.max_deferrals,
+        "The most deferrals of a message in a row. Then Requeue calls the handler.";
+    "maxDeferralSeconds", DELAY => policy.max_deferral,
+        "The longest deferral; jitter can double it. Default: 60.";
+    "maxPostponements", COPIES => policy.max_postponements,
+        "How often in a row the handler may postpone a message. Default: 1000.";
+    "maxPauseSeconds", PAUSES => policy.max_pause,
+        "The longest pause of a scope after a failure that names a delay. Then one message probes. Default: 60.";
+    "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
+        "When Requeue stops calling a downstream service that fails.";
+    "rateLimit", Maybe(Limit) => limited,
+        "The calls that a downstream service takes, for each scope. Other messages wait, and use no retry. Default: no limit.";
+    "limits", Maybe(LimitList) => limits,
+        "Several rate limits, all of which a message passes: one of all messages, and up to two with a key. Not allowed beside rateLimit.";
+    "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
+        "Calls the handler once for each event, by the table of REQUEUE_TABLE. Default: no.";
+    "errorConfigs", Entries => entries,
+        "The delays and budgets of single classes.";
+    "rules", Maybe(RuleList) => rules,
+        "Your own rules for the class of a failure. They come before the built-in ones, and the first match wins.";
+    "queueConfig", QUEUE => queue,
+        "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
+};
+
+/// The other keys of the document itself.
+const OF_ALL: Keys<Document> = keys! { Document:
+    "$schema", Ignored => ignored,
+        "Where an editor finds this schema. Requeue ignores it.";
+    "sqsCalls", Calls::Settling => policy.sqs_calls,
+        "How Requeue repeats its own calls to SQS that fail; off means one attempt.";
+    "receiveCalls", Calls::Receiving => policy.receive_calls,
+        "How a worker repeats a receive that fails, as long as it runs.";
+    "queues", Queues => queues,
+        "The policies of single queues, by the queue's name. An entry is a policy of its own: a key that it leaves out has the value of the preset, and not that of the document. rules, timeoutSeconds, concurrency and deadLetter have those of all queues.";
+};
+
+/// The other keys of the entry of one queue. Those of the document count for the whole process.
+const OF_ONE: Keys<Document> = keys! { Document:
+    "timeoutSeconds", Maybe(RUN) => timeout,
+        "The longest run of one handler. Default: REQUEUE_TIMEOUT_SECONDS.";
+    "concurrency", Maybe(HANDLERS) => concurrency,
+        "The highest number of handlers at once, in a batch of this queue or in a worker on it. Default: REQUEUE_CONCURRENCY.";
+    "deadLetter", Maybe(DeadLetters) => dead_letter,
+        "How a dead-lettered message reaches the dead-letter queue: redrive, annotate, or for the mode direct the URL of the dead-letter queue. Default: REQUEUE_DEAD_LETTER.";
+};
+
 /// The keys of the document itself.
 pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
     required: &[],
     default: || Document::of(Preset::STANDARD, Preset::STANDARD.policy()),
-    keys: keys! { Document:
-        "$schema", Ignored => ignored,
-            "Where an editor finds this schema. Requeue ignores it.";
-        "preset", Presets => preset,
-            "The built-in policy that the other keys change. Default: standard.";
-        "maxRetries", COPIES => policy.max_retries,
-            "The most retries of a message, shared by all classes.";
-        "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
-            "The factor by which an exponential delay grows.";
-        "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
-            "The longest delay of each class without a maxDelay. It does not bound a list.";
-        "backoff", Placed(Backoffs) => globals.backoff,
-            "How delays grow from the baseDelay of the class: a word, or a list of delays whose last one repeats.";
-        "jitter", Placed(Jitters) => globals.jitter,
-            "How Requeue spreads a delay, after the cut to the longest one.";
-        "jitterPercentage", Placed(SHARE) => jitter_percentage,
-            "Another name for the jitter {\"proportional\": p}. Not allowed beside jitter.";
-        "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
-            "The age, from the first receive, up to which Requeue retries a message.";
-        "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-            "The longest delay that a failure may name (Retry-After); Requeue cuts longer ones.";
-        "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
-            "The age, from the first send, at which Requeue dead-letters a message without a call.";
-        "maxDeferrals", COPIES => policy.max_deferrals,
-            "The most deferrals of a message in a row. Then Requeue calls the handler.";
-        "maxDeferralSeconds", DELAY => policy.max_deferral,
-            "The longest deferral; jitter can double it. Default: 60.";
-        "maxPostponements", COPIES => policy.max_postponements,
-            "How often in a row the handler may postpone a message. Default: 1000.";
-        "maxPauseSeconds", PAUSES => policy.max_pause,
-            "The longest pause of a scope after a failure that names a delay. Then one message probes. Default: 60.";
-        "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
-            "When Requeue stops calling a downstream service that fails.";
-        "rateLimit", Maybe(Limit) => limited,
-            "The calls that a downstream service takes, for each scope. Other messages wait, and use no retry. Default: no limit.";
-        "limits", Maybe(LimitList) => limits,
-            "Several rate limits, all of which a message passes: one of all messages, and up to two with a key. Not allowed beside rateLimit.";
-        "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
-            "Calls the handler once for each event, by the table of REQUEUE_TABLE. Default: no.";
-        "errorConfigs", Entries => entries,
-            "The delays and budgets of single classes.";
-        "rules", RuleList => rules,
-            "Your own rules for the class of a failure. They come before the built-in ones, and the first match wins.";
-        "sqsCalls", Calls::Settling => policy.sqs_calls,
-            "How Requeue repeats its own calls to SQS that fail; off means one attempt.";
-        "receiveCalls", Calls::Receiving => policy.receive_calls,
-            "How a worker repeats a receive that fails, as long as it runs.";
-        "queueConfig", QUEUE => queue,
-            "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
-    },
+    keys: &joined::<_, { POLICY.len() + OF_ALL.len() }>(POLICY, OF_ALL),
 };
+
+/// The keys of the entry of one queue.
+pub(super) const ENTRY: KeyTable<Document> =
+    KeyTable { keys: &joined::<_, { POLICY.len() + OF_ONE.len() }>(POLICY, OF_ONE), ..DOCUMENT };
 
 /// The keys of the circuit breaker.
 const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
@@ -191,6 +241,65 @@ const QUEUE: KeyTable<QueueConfig> = KeyTable {
 
 const WHEN_UNAVAILABLE: OneOf<WhenUnavailable> =
     OneOf(&[("call", WhenUnavailable::Call), ("defer", WhenUnavailable::Defer)]);
+
+/// The most queues with an entry. A worker asks SQS for each.
+pub(super) const MAX_QUEUES: usize = 100;
+
+/// The entries of single queues.
+pub(super) struct Queues;
+
+/// A dead-letter mode.
+pub(super) struct DeadLetters;
+
+impl Shape for Queues {
+    type Value = Vec<(String, Document)>;
+
+    fn read(&self, json: &Json<'_>) -> Option<Self::Value> {
+        let Some(members) = json.members().filter(|members| members.len() <= MAX_QUEUES) else {
+            return json.refuse(&format!("an object of at most {MAX_QUEUES} queues"));
+        };
+        let mut entries: Self::Value = Vec::new();
+        for (name, mut entry) in members {
+            entry.path = json.path_to(&json.shown(&name));
+            let path = &entry.path;
+            if !is_queue_name(&name) {
+                json.problems.note(format!(
+                    "{path} is no name of a queue: use the last part of the queue's ARN"
+                ));
+            } else if entries.iter().any(|(other, _)| *other == name) {
+                json.problems.note(format!("{path} stands more than once: keep one of them"));
+            }
+            entries.push((name, Document::filled(&entry, &ENTRY)));
+        }
+        Some(entries)
+    }
+}
+
+/// Source: SQS API reference, `CreateQueue`.
+fn is_queue_name(name: &str) -> bool {
+    let stem = name.strip_suffix(".fifo").unwrap_or(name);
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    !stem.is_empty() && name.len() <= 80 && stem.bytes().all(is_allowed)
+}
+
+impl Shape for DeadLetters {
+    type Value = DeadLetterMode;
+
+    fn read(&self, json: &Json<'_>) -> Option<DeadLetterMode> {
+        match json.text()?.as_str() {
+            "redrive" => Some(DeadLetterMode::Redrive),
+            "annotate" => Some(DeadLetterMode::Annotate),
+            url => url.parse().ok().map(DeadLetterMode::Direct),
+        }
+        .or_else(|| json.refuse("redrive, annotate, or the URL of the dead-letter queue"))
+    }
+
+    fn write(&self, mode: &DeadLetterMode) -> Option<Value> {
+        // The region does not matter for the name.
+        let direct = |url: &QueueUrl| format!("direct to {}", url.arn("aws", "us-east-1").name());
+        Some(mode.queue().map_or_else(|| mode.as_str().into(), |url| direct(url).into()))
+    }
+}
 
 /// A JSON pointer.
 pub(super) struct Pointer;

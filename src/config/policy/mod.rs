@@ -22,6 +22,7 @@
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "temporary", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
 //!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },
+//!   "queues": { "refunds": { "preset": "critical", "timeoutSeconds": 5, "concurrency": 2, "deadLetter": "annotate" } },
 //!   "queueConfig": { "visibilityTimeout": 360, "messageRetentionPeriod": 1209600, "maxReceiveCount": 5 }
 //! }
 //! ```
@@ -32,6 +33,8 @@
 //! - A value of a class overrides the global one, and the global one overrides the preset's. A
 //!   preset replaces the whole table of classes. `default` is the entry of each class that has none
 //!   of its own; it adds nothing to a class's own entry.
+//! - An entry of `queues` is a policy of its own, and takes nothing from the document. Its `rules`,
+//!   `timeoutSeconds`, `concurrency` and `deadLetter` replace those of all queues.
 //! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds,
 //!   whose last value repeats. A list names its own longest delay, so only a `maxDelay` of the same
 //!   class bounds the list.
@@ -51,7 +54,7 @@ use serde_json::{Map, Value};
 
 use crate::classify::Rules;
 use crate::policy::{ClassPolicy, Jitter, Preset, RetryPolicy};
-use crate::settings::Settings;
+use crate::settings::{QueueSettings, Settings};
 
 // Each module imports only modules that stand below it.
 mod keys;
@@ -66,10 +69,11 @@ mod json;
 mod tests;
 
 use classes::{Class, Entry, Served};
-use delays::Presets;
 pub(super) use json::{InProblems, Json, Problems};
 pub use keys::QueueConfig;
-use keys::{DOCUMENT, Document};
+use keys::{DOCUMENT, Document, ENTRY};
+use object::KeyTable;
+pub(super) use shapes::HANDLERS;
 use shapes::{Given, Shape as _};
 
 impl FromStr for RetryPolicy {
@@ -80,8 +84,8 @@ impl FromStr for RetryPolicy {
     ///
     /// # Errors
     ///
-    /// All problems of the document. A document with `rules` is refused, since they would be lost:
-    /// [`Settings::set_policy`](crate::Settings::set_policy) reads policy and rules.
+    /// All problems of the document. A document with `rules` or `queues` is refused, since they would
+    /// be lost: [`Settings::set_policy`](crate::Settings::set_policy) reads them too.
     ///
     /// ```
     /// use requeue::policy::RetryPolicy;
@@ -96,13 +100,14 @@ impl FromStr for RetryPolicy {
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        const LOST: &str = "rules would be lost: read the document with Settings::set_policy";
-        let Document { policy, rules, .. } = read(document)?;
-        if rules.is_empty() {
-            Ok(policy)
-        } else {
-            Err(InvalidPolicy { problems: vec![LOST.to_owned()] })
-        }
+        let Document { policy, rules, queues, .. } = read(document, &DOCUMENT)?;
+        let has_rules = rules.is_some_and(|rules| !rules.is_empty());
+        let lost = [("rules", has_rules), ("queues", !queues.is_empty())].into_iter();
+        let lost = lost.filter(|(_, is_lost)| *is_lost).map(|(key, _)| {
+            format!("{key} would be lost: read the document with Settings::set_policy")
+        });
+        let problems: Vec<String> = lost.collect();
+        if problems.is_empty() { Ok(policy) } else { Err(InvalidPolicy { problems }) }
     }
 }
 
@@ -112,13 +117,33 @@ impl RetryPolicy {
     #[doc(hidden)]
     #[must_use]
     pub fn to_document(&self) -> Map<String, Value> {
-        let mut document = Document::of(Preset::STANDARD, self.clone());
-        let classes = [&self.rate_limit, &self.quota, &self.temporary];
-        document.entries = RETRIED.into_iter().zip(classes.map(Entry::from)).collect();
-        match DOCUMENT.write(&document) {
-            Some(Value::Object(values)) => values,
-            _ => Map::new(),
-        }
+        written(&whole(self), &DOCUMENT)
+    }
+}
+
+impl QueueSettings {
+    /// The entry of a document that gives these settings, without rules.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn to_document(&self) -> Map<String, Value> {
+        let Self { policy, timeout, concurrency, dead_letter, .. } = self;
+        let concurrency = concurrency.and_then(|count| u32::try_from(count).ok());
+        let (timeout, dead_letter) = (*timeout, dead_letter.clone());
+        written(&Document { timeout, concurrency, dead_letter, ..whole(policy) }, &ENTRY)
+    }
+}
+
+/// The document of a policy, with an entry for each class.
+fn whole(policy: &RetryPolicy) -> Document {
+    let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
+    let entries = RETRIED.into_iter().zip(classes.map(Entry::from)).collect();
+    Document { entries, ..Document::of(Preset::STANDARD, policy.clone()) }
+}
+
+fn written(document: &Document, table: &KeyTable<Document>) -> Map<String, Value> {
+    match table.write(document) {
+        Some(Value::Object(values)) => values,
+        _ => Map::new(),
     }
 }
 
@@ -141,8 +166,8 @@ impl Serialize for RetryPolicy {
 }
 
 impl Settings {
-    /// Sets [`policy`](Self::policy) and [`rules`](Self::rules) from a policy document, as
-    /// `REQUEUE_POLICY` does. Rules that were set before are lost.
+    /// Sets [`policy`](Self::policy), [`rules`](Self::rules) and [`queues`](Self::queues) from a
+    /// policy document, as `REQUEUE_POLICY` does. Rules and queues that were set before are lost.
     ///
     /// # Errors
     ///
@@ -159,9 +184,43 @@ impl Settings {
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     pub fn set_policy(&mut self, document: &str) -> Result<(), InvalidPolicy> {
-        let Document { policy, rules, .. } = read(document)?;
-        (self.policy, self.rules) = (policy, rules);
+        self.read_policy(document, InProblems::Shown)
+    }
+
+    /// As [`set_policy`](Self::set_policy). A problem of a hidden document has no value of it.
+    pub(super) fn read_policy(
+        &mut self,
+        document: &str,
+        shown: InProblems,
+    ) -> Result<(), InvalidPolicy> {
+        let Document { policy, rules, queues, .. } = read_with(document, &DOCUMENT, shown)?;
+        (self.policy, self.rules) = (policy, rules.unwrap_or_default());
+        self.queues = queues.into_iter().map(|(name, entry)| (name, entry.into())).collect();
         Ok(())
+    }
+}
+
+impl FromStr for QueueSettings {
+    type Err = InvalidPolicy;
+
+    /// Reads the entry of a queue, as `queues` of a policy document holds it.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the entry.
+    fn from_str(entry: &str) -> Result<Self, InvalidPolicy> {
+        Ok(read(entry, &ENTRY)?.into())
+    }
+}
+
+impl From<Document> for QueueSettings {
+    fn from(entry: Document) -> Self {
+        let Document { policy, rules, timeout, concurrency, dead_letter, .. } = entry;
+        let concurrency = concurrency.and_then(|count| usize::try_from(count).ok());
+        let mut settings = Self::from(policy);
+        (settings.rules, settings.timeout) = (rules, timeout);
+        (settings.concurrency, settings.dead_letter) = (concurrency, dead_letter);
+        settings
     }
 }
 
@@ -174,7 +233,7 @@ impl FromStr for Rules {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        Ok(read(document)?.rules)
+        Ok(read(document, &DOCUMENT)?.rules.unwrap_or_default())
     }
 }
 
@@ -187,7 +246,20 @@ impl FromStr for QueueConfig {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        Ok(read(document)?.queue)
+        Ok(read(document, &DOCUMENT)?.queue)
+    }
+}
+
+impl QueueConfig {
+    /// Reads the `queueConfig` of a queue's entry in a policy document.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document.
+    pub fn of_queue(document: &str, queue: &str) -> Result<Self, InvalidPolicy> {
+        let mut entries = read(document, &DOCUMENT)?.queues.into_iter();
+        let own = entries.find(|(name, _)| name == queue);
+        Ok(own.map(|(_, entry)| entry.queue).unwrap_or_default())
     }
 }
 
@@ -225,18 +297,26 @@ impl std::error::Error for InvalidPolicy {}
 
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and
 /// what is allowed.
-fn read(text: &str) -> Result<Document, InvalidPolicy> {
-    read_with(text, InProblems::Shown)
+fn read(text: &str, table: &KeyTable<Document>) -> Result<Document, InvalidPolicy> {
+    read_with(text, table, InProblems::Shown)
 }
 
 /// As [`read`]. A problem of a hidden document has no value of it.
-pub(super) fn read_with(text: &str, shown: InProblems) -> Result<Document, InvalidPolicy> {
+fn read_with(
+    text: &str,
+    table: &KeyTable<Document>,
+    shown: InProblems,
+) -> Result<Document, InvalidPolicy> {
     // Some editors begin a file with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let problems = Problems::new(shown);
     let json = Json::parse(text, &problems)
         .map_err(|error| InvalidPolicy { problems: vec![format!("is not JSON: {error}")] })?;
-    let document = document(&json);
+    let mut document = Document::filled(&json, table);
+    resolve(&mut document, &problems);
+    for (_, entry) in &mut document.queues {
+        resolve(entry, &problems);
+    }
     match problems.into_found() {
         problems if problems.is_empty() => Ok(document),
         problems => Err(InvalidPolicy { problems }),
@@ -246,14 +326,9 @@ pub(super) fn read_with(text: &str, shown: InProblems) -> Result<Document, Inval
 /// The classes with a policy of their own.
 const RETRIED: [Class; 3] = [Class::RateLimit, Class::Quota, Class::Temporary];
 
-/// Reads the values of a document over those of its preset. Problems are noted.
-fn document(json: &Json<'_>) -> Document {
-    let problems = json.problems;
-    let preset = json.fields(&DOCUMENT.names()).and_then(|keys| Presets.read(keys.get("preset")?));
-    let built_in = preset.unwrap_or(Preset::STANDARD);
-    let rows = built_in.policy();
-    let mut document = Document::of(built_in, rows.clone());
-    document.globals.is_refused = !DOCUMENT.fill(json, &mut document);
+/// Completes a document that was read: its limits, and the policy of each class. Problems are noted.
+fn resolve(document: &mut Document, problems: &Problems) {
+    let rows = document.preset.policy();
     if let Some(Given { value, path }) = document.jitter_percentage.take() {
         if let Some(jitter) = &document.globals.jitter {
             let other = &jitter.path;
@@ -263,13 +338,10 @@ fn document(json: &Json<'_>) -> Document {
         document.globals.jitter.get_or_insert(share);
     }
     let (limited, limits) = (document.limited.take(), document.limits.take());
-    if limited.is_some() && limits.is_some() {
-        problems.note("limits sets the same as rateLimit: remove one of them".to_owned());
-    }
     limited.into_iter().chain(limits.into_iter().flatten()).for_each(|limit| {
         limit.apply(&mut document.policy);
     });
-    let Document { policy, globals, entries, preset, .. } = &mut document;
+    let Document { policy, globals, entries, preset, .. } = document;
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
     let default = own(Class::Default).unwrap_or(&none);
@@ -284,5 +356,4 @@ fn document(json: &Json<'_>) -> Document {
     if RETRIED.into_iter().all(|class| own(class).is_some()) {
         serve(Class::Default, &rows.temporary);
     }
-    document
 }

@@ -6,9 +6,12 @@ use serde_json::{Map, Value};
 use super::json::Json;
 use super::shapes::Shape;
 
+/// The keys of an object.
+pub(super) type Keys<T> = &'static [&'static dyn Listed<T>];
+
 /// An object with a field of `T` at each key.
 pub(super) struct KeyTable<T: 'static> {
-    pub(super) keys: &'static [&'static dyn Listed<T>],
+    pub(super) keys: Keys<T>,
     /// The names of the keys that must not be left out.
     pub(super) required: &'static [&'static str],
     /// The values of the keys that are left out.
@@ -50,6 +53,20 @@ macro_rules! keys {
     };
 }
 pub(super) use keys;
+
+/// Both lists of keys in one, of `N` keys.
+pub(super) const fn joined<T, const N: usize>(
+    first: Keys<T>,
+    then: Keys<T>,
+) -> [&'static dyn Listed<T>; N] {
+    let mut all = [first[0]; N];
+    let mut at = 1;
+    while at < N {
+        all[at] = if at < first.len() { first[at] } else { then[at - first.len()] };
+        at += 1;
+    }
+    all
+}
 
 impl<T, S: Shape> Listed<T> for TableKey<T, S> {
     fn name(&self) -> &'static str {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::json::Json;
+use crate::config::variables::MAX_SECONDS;
 
 /// The longest list of delays. A longer one is a curve.
 pub(super) const MAX_LISTED: usize = 100;
@@ -28,9 +29,9 @@ pub(super) trait Shape: Schema {
 }
 
 /// A whole number within bounds.
-pub(super) struct Count {
+pub(in crate::config) struct Count {
     pub(super) min: u32,
-    pub(super) max: u32,
+    pub(in crate::config) max: u32,
 }
 
 /// A number within bounds.
@@ -276,6 +277,10 @@ const fn seconds(min: f64, max: f64) -> Seconds {
     Seconds(Number { min, max, what: "a number of seconds" })
 }
 
+/// The most threads and file descriptors of one function. Source: Lambda quotas.
+pub(in crate::config) const HANDLERS: Count = Count { min: 1, max: 1_000 };
+/// The run of a handler, within that of a function.
+pub(super) const RUN: Seconds = seconds(MIN_DELAY, MAX_SECONDS);
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };
 pub(super) const DELAY: Seconds = seconds(MIN_DELAY, MAX_DELAY);
 /// Budgets are counted in whole seconds, so no age is shorter.

@@ -54,7 +54,7 @@ impl Taken {
     ) {
         let Self { event, attempt, ticket, refused, learning } = self;
         let attempts = slot.attempts();
-        let QueuePolicy { events, pauses, slots, .. } = attempts.inner.policy(delivery);
+        let QueuePolicy { events, pauses, slots, counts, .. } = attempts.inner.policy(delivery);
         let (cutoff, grace) = (attempts.deadlines.cutoff, attempts.deadlines.grace);
         // Settling has the rest of the reserve.
         let within = |timeout: Duration| {
@@ -63,7 +63,7 @@ impl Taken {
             until
         };
         // An attempt that was counted and not made.
-        if let (Some(attempt), Some(counts)) = (attempt, &attempts.inner.counts) {
+        if let (Some(attempt), Some(counts)) = (attempt, counts) {
             let _ = timeout_at(within(counts.timeout()), counts.take_back(attempt)).await;
         }
         decision.idempotency = event.notes;

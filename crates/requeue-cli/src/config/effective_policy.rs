@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::Effective;
 use super::settings::Host;
 use crate::Error;
-use crate::document::PolicyName;
+use crate::document::{Document, PolicyName};
 
 /// The policy of a program, as far as it can be read from here.
 pub(super) struct EffectivePolicy {
@@ -56,13 +56,26 @@ impl EffectivePolicy {
             (None, None) => (PolicyName::STANDARD, "default"),
         };
         let text = name.text()?;
-        let (policy, rules, _) = name.parse(&text)?;
+        let Document { policy, rules, queues, .. } = name.parse(&text)?;
         let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
         let mut values: Vec<Effective> = Vec::new();
         for (key, value) in policy.to_document() {
             add(&mut values, &document, &key, value);
         }
         add(&mut values, &document, "rules", rules.len().into());
+        for (queue, own) in queues {
+            let entry = document["queues"][&queue].as_object().cloned().unwrap_or_default();
+            let mut of_queue: Vec<Effective> = Vec::new();
+            for (key, value) in own.to_document() {
+                add(&mut of_queue, &entry, &key, value);
+            }
+            let rules =
+                own.rules.map_or_else(|| "those of all queues".into(), |it| it.len().into());
+            add(&mut of_queue, &entry, "rules", rules);
+            let named =
+                |of: Effective| Effective { name: format!("queues.{queue}.{}", of.name), ..of };
+            values.extend(of_queue.into_iter().map(named));
+        }
         let name = match &name {
             PolicyName::Inline(_) => place.to_owned(),
             other => format!("{other} ({place})"),

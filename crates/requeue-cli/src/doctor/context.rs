@@ -48,12 +48,11 @@ impl<'d> Context<'d> {
         self.source()?.known().ok_or(Skip::NotApplicable)
     }
 
+    /// The settings as they count for the queue of the path.
     pub(crate) fn config(&self) -> Result<&'d Settings, Skip> {
-        self.deployment
-            .settings
-            .valid()
-            .map(|valid| &valid.config)
-            .ok_or_else(|| unknown("settings are"))
+        let own = self.path.and_then(|path| path.own.as_ref());
+        let general = || self.deployment.settings.valid().map(|valid| &valid.config);
+        own.or_else(general).ok_or_else(|| unknown("settings are"))
     }
 
     pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {

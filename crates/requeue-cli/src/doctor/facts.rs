@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use requeue::RecursiveLoop;
 use requeue::queue::{CallError, QueueArn};
+use requeue::{RecursiveLoop, Settings};
 
 pub(crate) use crate::function::{Logs, Readiness};
 
@@ -176,6 +176,12 @@ pub(crate) enum FunctionSettings {
 }
 
 impl FunctionSettings {
+    /// As they count for this queue, if the policy has an entry for it.
+    pub(super) fn of_queue(&self, queue: &QueueArn) -> Option<Settings> {
+        let config = &self.valid()?.config;
+        config.queues.contains_key(queue.name()).then(|| config.of_queue(queue.name()))
+    }
+
     pub(crate) fn valid(&self) -> Option<&Valid> {
         match self {
             Self::Valid(valid) => Some(valid),
@@ -186,7 +192,7 @@ impl FunctionSettings {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
-    pub(crate) config: requeue::Settings,
+    pub(crate) config: Settings,
     /// One line for each variable that is invalid. The rest is read as if it were not set, so that
     /// one bad variable hides no other trouble.
     pub(crate) problems: Vec<String>,
@@ -213,8 +219,10 @@ pub(crate) struct QueuePath {
     pub(crate) source: Reached,
     /// The dead-letter queue in the source's redrive policy.
     pub(crate) dead_letters: Option<Reached>,
-    /// The queue of `REQUEUE_DEAD_LETTER_QUEUE_URL`.
+    /// The queue of `REQUEUE_DEAD_LETTER_QUEUE_URL`, or of the policy's entry for the source.
     pub(crate) direct: Option<Reached>,
+    /// The settings as they count for the source, if the policy has an entry for it.
+    pub(crate) own: Option<Settings>,
 }
 
 /// An event source mapping of a queue.

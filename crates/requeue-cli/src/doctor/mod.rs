@@ -202,13 +202,12 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
     let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
     let queue = queue.as_ref().or(source.as_ref());
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
-    let policy = document.map(|(policy, _, _)| policy);
     let (sdk, region) = (crate::sdk::config().await, RegionArgument::of(region.as_deref()));
     let (clients, deployments) = match (function, queue) {
         (Some(function), _) => {
             let of_arn = Some(Arn::of(function).region).filter(|region| !region.is_empty());
             let clients = Clients::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)));
-            let deployment = Box::pin(clients.function(function, policy.as_ref())).await?;
+            let deployment = Box::pin(clients.function(function, document.as_ref())).await?;
             (clients, vec![deployment])
         }
         (None, Some(queue)) => {
@@ -221,7 +220,7 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
                 output::note(format_args!("note: {text}"));
             }
             let clients = Clients::new(&sdk, found.arn.region());
-            let deployments = Box::pin(clients.queue(found.arn, policy.as_ref())).await?;
+            let deployments = Box::pin(clients.queue(found.arn, document.as_ref())).await?;
             (clients, deployments)
         }
         (None, None) => return Err("--function or --queue is missing".into()),

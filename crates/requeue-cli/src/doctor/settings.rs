@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use requeue::policy::RetryPolicy;
 use requeue::queue::CallError;
 use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
 use super::facts::{FunctionSettings, Unread, Valid};
+use crate::document::Document;
 use crate::function::FunctionConfiguration;
 
 const PREFIX: &str = "REQUEUE_";
@@ -16,7 +16,7 @@ const MESSAGES_PER_CALL: u32 = 10;
 
 pub(crate) fn settings(
     configuration: &FunctionConfiguration,
-    policy: Option<&RetryPolicy>,
+    policy: Option<&Document>,
 ) -> FunctionSettings {
     let environment = configuration.environment.as_ref();
     if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
@@ -38,7 +38,7 @@ pub(crate) fn settings(
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
     function: &str,
-    policy: Option<&RetryPolicy>,
+    policy: Option<&Document>,
 ) -> FunctionSettings {
     let own = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
     let mut variables: HashMap<String, String> =
@@ -83,7 +83,7 @@ fn read_settings<'v>(
 }
 
 /// The settings that `requeue work` would read here.
-pub(crate) async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
+pub(crate) async fn of_worker(policy: Option<&Document>) -> FunctionSettings {
     let (mut config, problems) = match Config::load().await {
         Ok(config) => (config, Vec::new()),
         Err(invalid) => {
@@ -110,14 +110,14 @@ fn target(function: Option<String>, messages_per_call: Option<String>) -> Option
 
 /// These settings, with the policy that the user gives instead of theirs.
 fn with_policy(
-    policy: Option<&RetryPolicy>,
+    policy: Option<&Document>,
     Config { mut settings, .. }: Config,
     valid: Valid,
 ) -> FunctionSettings {
     let is_invalid = valid.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
     let lacks_policy = policy.is_none() && is_invalid;
     if let Some(policy) = policy {
-        settings.policy = policy.clone();
+        policy.clone().apply_to(&mut settings);
     }
     FunctionSettings::Valid(Box::new(Valid { config: settings, lacks_policy, ..valid }))
 }
@@ -149,6 +149,7 @@ fn read_valid(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document;
 
     fn read(variables: &[(&str, &str)]) -> FunctionSettings {
         read_settings(variables.iter().copied(), "orders", None)
@@ -171,8 +172,7 @@ mod tests {
             valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
             5
         );
-        let mut given = RetryPolicy::default();
-        given.max_retries = 7;
+        let given = document::parse_text(r#"{"maxRetries": 7}"#).expect("a document");
         let FunctionSettings::Valid(read) =
             read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given))
         else {
@@ -201,7 +201,7 @@ mod tests {
         let read = valid(&[("REQUEUE_POLICY", &format!(" {arn}:3"))]);
         assert_eq!(read.policy_elsewhere, Some(format!("{arn}:3")));
         assert_eq!(read.secrets, [arn.to_owned()].into());
-        let given = RetryPolicy::default();
+        let given = document::parse_text("{}").expect("a document");
         let FunctionSettings::Valid(read) =
             read_settings([("REQUEUE_POLICY", arn)], "orders", Some(&given))
         else {
@@ -241,7 +241,7 @@ mod tests {
         let policy = [("REQUEUE_POLICY", r#"{"maxRetries": -1}"#), ("REQUEUE_MODE", "report")];
         let read = valid(&policy);
         assert_eq!((read.config.mode, read.lacks_policy), (requeue::Mode::Report, true));
-        let given = RetryPolicy::default();
+        let given = document::parse_text("{}").expect("a document");
         let read = read_settings(policy, "orders", Some(&given));
         assert!(matches!(read, FunctionSettings::Valid(read) if !read.lacks_policy));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::{InBulk, bulk};
+use requeue::{InBulk, Settings, bulk};
 use requeue_lambda::{Config, FunctionTarget};
 
 use super::LocalFunction;
@@ -23,9 +23,13 @@ pub(crate) fn local_target(
     most: u16,
     config: &mut Config,
 ) -> LocalTarget {
-    let limits = &mut config.settings.limits;
+    let Settings { limits, queues, .. } = &mut config.settings;
     // As long as the function may run, so that no answer is lost.
     limits.timeout = timeout + INIT_TIMEOUT;
     limits.concurrency = limits.concurrency.min(most.into());
+    for queue in queues.values_mut() {
+        queue.timeout = None;
+        queue.concurrency = queue.concurrency.map(|count| count.min(most.into()));
+    }
     bulk(FunctionTarget::new(function, config.function_settings.clone()))
 }

@@ -20,7 +20,7 @@ mod text;
 use cost::{DeadLettering, Requests};
 use timeline::{JitterRange, Timeline, WaitMode};
 
-use crate::document::{PolicyArgument, PolicyName};
+use crate::document::{Document, PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
 use crate::output::{ChartFile, out, outln};
 use crate::{Error, document};
@@ -171,8 +171,8 @@ impl Arguments {
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
         let name = arguments.policy_name()?;
-        let (policy, rules, named) = name.read()?;
-        let schedule = Self::of_policy(arguments, name.title(), policy, &named);
+        let Document { policy, rules, queue_config, .. } = name.read()?;
+        let schedule = Self::of_policy(arguments, name.title(), policy, &queue_config);
         Ok(Self { has_rules: !rules.is_empty(), ..schedule })
     }
 

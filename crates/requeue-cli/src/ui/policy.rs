@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::job::JobPlace;
 use super::server::{self, FailedRequest};
+use crate::document::Document;
 use crate::schedule::{self, Schedule, chart};
 use crate::{Error, check, document, outage, rate};
 
@@ -96,8 +97,9 @@ fn scheduled(asked: &Asked) -> Result<Value, Error> {
         Err(invalid) => return Ok(refused(invalid.problems())),
     };
     let report = check::report(&document, &asked.policy);
-    let of =
-        |(policy, _, queue)| Schedule::of_policy(&options, "policy".to_owned(), policy, &queue);
+    let of = |Document { policy, queue_config, .. }| {
+        Schedule::of_policy(&options, "policy".to_owned(), policy, &queue_config)
+    };
     let beside = asked.beside.as_deref().and_then(|text| document::parse_text(text).ok()).map(of);
     let schedule = of(document);
     Ok(json!({
@@ -130,7 +132,7 @@ async fn simulate_rate(
 
 fn asked<T: clap::Args>(body: &Bytes, allowed: Allowed) -> Result<(RetryPolicy, T), FailedRequest> {
     let asked: Asked = server::parsed(body)?;
-    let (policy, ..) = document::parse_text(&asked.policy).map_err(refused)?;
+    let Document { policy, .. } = document::parse_text(&asked.policy).map_err(refused)?;
     Ok((policy, arguments(&asked.options, allowed).map_err(refused)?))
 }
 

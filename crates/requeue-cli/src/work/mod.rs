@@ -5,7 +5,6 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
 use futures_util::future::maybe_done;
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
@@ -32,6 +31,7 @@ mod depth;
 mod ending;
 mod line;
 mod live;
+mod replaced;
 mod target;
 mod trouble;
 mod trouble_log;
@@ -40,6 +40,7 @@ mod view;
 
 use banner::Banner;
 use line::seconds;
+use replaced::SettingArguments;
 use target::{PAUSE, Target, wait_for};
 use view::View;
 
@@ -66,9 +67,8 @@ use view::View;
                         worker cannot start, 2 for wrong options, 128 and the number of the signal \
                         after a second one (130 for Ctrl-C).")]
 pub(crate) struct Arguments {
-    /// The queue to receive from: its name, URL or ARN.
-    #[arg(long, help_heading = "Queue", alias = "queue-url", value_name = "QUEUE")]
-    queue: QueueName,
+    #[command(flatten)]
+    queue: QueueArgument,
     /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
@@ -110,43 +110,6 @@ pub(crate) struct Arguments {
     page: BesideArguments,
 }
 
-/// The settings of the environment that options of the command replace.
-#[derive(clap::Args)]
-struct SettingArguments {
-    /// How a message that is dead-lettered reaches the dead-letter queue, instead of
-    /// `REQUEUE_DEAD_LETTER`. `direct` needs `REQUEUE_DEAD_LETTER_QUEUE_URL`. [default: annotate]
-    #[arg(long, help_heading = "Queue", value_name = "MODE",
-          value_parser = PossibleValuesParser::new(["redrive", "annotate", "direct"]))]
-    dead_letter: Option<String>,
-    /// The most handlers at once, instead of `REQUEUE_CONCURRENCY`. [default: 10]
-    #[arg(long, value_name = "HANDLERS", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    concurrency: Option<u16>,
-    /// The longest run of one handler, instead of `REQUEUE_TIMEOUT_SECONDS`. [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = within(1..=5_400))]
-    timeout: Option<Duration>,
-}
-
-impl SettingArguments {
-    /// The variables of this process, with the values of the options that are given.
-    fn variables(&self) -> Variables {
-        let mut variables = Variables::from_env();
-        if let Some(mode) = &self.dead_letter {
-            variables.set("DEAD_LETTER", mode.clone());
-            // The URL belongs to the mode that the option replaces.
-            if mode != "direct" {
-                variables.set("DEAD_LETTER_QUEUE_URL", String::new());
-            }
-        }
-        if let Some(concurrency) = self.concurrency {
-            variables.set("CONCURRENCY", concurrency.to_string());
-        }
-        if let Some(timeout) = self.timeout {
-            variables.set("TIMEOUT_SECONDS", timeout.as_secs().to_string());
-        }
-        variables
-    }
-}
-
 impl Arguments {
     /// The variables of this process, with the values of the options that are given.
     fn variables(&self) -> Variables {
@@ -159,6 +122,25 @@ impl Arguments {
             variables.set("TARGET_FUNCTION", String::new());
         }
         variables
+    }
+}
+
+/// The queue, as an argument or as an option.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct QueueArgument {
+    /// The queue to receive from: its name, URL or ARN.
+    #[arg(value_name = "QUEUE")]
+    source: Option<QueueName>,
+    /// The same as an option.
+    #[arg(long, help_heading = "Queue", alias = "queue-url", value_name = "QUEUE")]
+    queue: Option<QueueName>,
+}
+
+impl QueueArgument {
+    fn name(&self) -> Result<&QueueName, Error> {
+        let name = self.source.as_ref().or(self.queue.as_ref());
+        Ok(name.ok_or("the queue is missing")?)
     }
 }
 
@@ -200,8 +182,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let mut config = Config::load_from(arguments.variables()).await?;
     config.warn_of_variables_without_effect();
-    let dead_letter = config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS).clone();
     arguments.policy.apply_to(&mut config.settings)?;
+    arguments.replaced.replace(&mut config.settings);
     let url = match &arguments.target_url {
         Some(url) => Some(invoke::target(url, config.target_rules.clone())?),
         None if config.function.is_none() => {
@@ -218,9 +200,10 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         None => None,
     };
     let sdk = crate::sdk::config().await;
-    let find = arguments.queue.find("--queue", &arguments.region, &sdk);
+    let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(asking, find).await?;
-    let lacks = [banner::lacks_room(&config.settings), banner::lacks_table(&config.settings).await];
+    let own = config.settings.of_queue(found.arn.name());
+    let lacks = [banner::lacks_room(&own), banner::lacks_table(&own).await];
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }
@@ -235,16 +218,19 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         view.waiting(waiting, wait_for(target, limit)).await?;
     }
     let handler = match url {
-        Some(url) => Target::url(url, config.http.clone(), view.observer.clone())?,
+        Some(url) => Target::url(
+            url,
+            config.http.clone().timeout(own.limits.timeout),
+            view.observer.clone(),
+        )?,
         None => Target::function(&mut config, view.observer.clone()).await?,
     };
     let target = handler.to_string();
-    let banner = Banner::new(&found.arn, &handler, arguments.receivers, &config.settings);
-    let mode = config.settings.mode;
+    let own = config.settings.of_queue(found.arn.name());
+    let banner = Banner::new(&found.arn, &handler, arguments.receivers, &own);
     config.settings.observers = view.observers.clone();
-    view.observer.downstream().limit_pauses(config.settings.policy.max_pause);
-    let concurrency =
-        config.settings.limits.concurrency.saturating_mul(handler.messages_per_call());
+    view.observer.downstream().limit_pauses(own.policy.max_pause);
+    let concurrency = own.limits.concurrency.saturating_mul(handler.messages_per_call());
     let concurrency = u64::try_from(concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
@@ -260,8 +246,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         queue: found.arn,
         target,
         shutdown_timeout: arguments.shutdown_timeout,
-        dead_letter,
-        mode,
+        dead_letter: own.dead_letter.unwrap_or(DeadLetterMode::OF_WORKERS),
+        mode: own.mode,
         concurrency,
         has_dead_letter_queue: !arguments.without_dead_letter_queue,
     })
@@ -379,8 +365,12 @@ impl Arguments {
     /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
     /// for it, the page has no screen for it.
     async fn site(&self, view: &View) -> Site {
-        let place = QueueArguments::of_source(self.queue.clone(), self.region.given());
-        let found = place.find(Purpose::Look).await.ok();
+        let name = self.queue.name().ok().cloned();
+        let place = name.map(|name| QueueArguments::of_source(name, self.region.given()));
+        let found = match place {
+            Some(place) => place.find(Purpose::Look).await.ok(),
+            None => None,
+        };
         let dead_letters = found.map(DeadLetterScreen::of);
         Site { dead_letters, live: view.live(), ..Site::default() }
     }

@@ -373,6 +373,42 @@ fn what_is_no_policy_is_refused_with_the_reason() {
 }
 
 #[test]
+fn the_policy_of_each_queue_is_summed_up() {
+    let document = r#"{
+        "maxRetries": 9,
+        "rules": [{"match": {"status": 404}, "class": "temporary"}],
+        "queues": {
+            "invoices": {"maxRetries": 3, "errorConfigs": {"quota": {"maxRetries": 4}}},
+            "refunds": {"preset": "critical", "rules": [], "timeoutSeconds": 5, "concurrency": 2,
+                        "deadLetter": "annotate", "queueConfig": {"maxReceiveCount": 2}}
+        }
+    }"#;
+    let said = requeue(&["check", document]).succeeded();
+    let (general, queues) = said.split_once("\nqueue invoices:\n").expect("its own part");
+    let (invoices, refunds) = queues.split_once("\nqueue refunds:\n").expect("its own part");
+    assert!(general.contains("at most 9 retries") && general.contains("rules: 1,"), "{general}");
+    let without_room = "warning: maxRetries 4 of quota has no effect";
+    for words in ["at most 3 retries", "rules: those of all queues", without_room] {
+        assert!(invoices.contains(words), "{words}: {invoices}");
+    }
+    let own = "concurrency: 2; handler timeout: 5 s; dead-letter mode: annotate";
+    for words in ["at most 5 retries", own, "maxReceiveCount 2: warning: too low"] {
+        assert!(refunds.contains(words), "{words}: {refunds}");
+    }
+    assert!(!refunds.contains("rules:"), "{refunds}");
+    let of_all = "concurrency: that of all queues; handler timeout: that of all queues";
+    assert!(invoices.contains(of_all), "{invoices}");
+
+    let json: Value =
+        serde_json::from_str(&requeue(&["check", document, "--json"]).succeeded()).unwrap();
+    let refunds = &json["queues"]["refunds"];
+    assert_eq!((&refunds["values"]["timeoutSeconds"], &refunds["rules"]), (&json!(5), &json!(0)));
+    assert_eq!(refunds["queueConfig"]["maxReceiveCount"], 2);
+    let invoices = &json["queues"]["invoices"];
+    assert_eq!((&invoices["values"]["maxRetries"], &invoices["rules"]), (&json!(3), &json!(null)));
+}
+
+#[test]
 fn a_policy_is_named_in_each_form() {
     let document = r#"{"preset": "critical"}"#;
     let path = file("forms.json", document);

@@ -42,6 +42,18 @@ fn each_value_has_its_origin() {
 }
 
 #[test]
+fn the_values_of_a_queue_have_its_name() {
+    let document =
+        r#"{"maxRetries": 3, "queues": {"refunds": {"preset": "critical", "concurrency": 2}}}"#;
+    let shown = shown(&[("REQUEUE_POLICY", document)], &[]);
+    let policy = |key| of(&shown["policy"]["values"], "key", key);
+    assert_eq!(policy("maxRetries"), (&json!(3), "policy document"));
+    assert_eq!(policy("queues.refunds.maxRetries"), (&json!(5), "preset critical"));
+    assert_eq!(policy("queues.refunds.concurrency"), (&json!(2), "policy document"));
+    assert_eq!(policy("queues.refunds.rules").0, "those of all queues");
+}
+
+#[test]
 fn an_option_names_another_policy_and_an_arn_is_not_fetched() {
     let arn = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/policy";
     let stored = [("REQUEUE_POLICY", arn)];

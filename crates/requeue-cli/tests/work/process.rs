@@ -38,12 +38,18 @@ async fn it_drains_a_queue_and_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
     let annotated = vec!["non-retryable", "retries-exhausted", "retries-exhausted"];
-    let once = r#"{"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off"}"#;
+    // With the policies of some queues, of which each run has one.
+    let once = r#"{"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off", "queues": {
+        "entry": {"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off",
+                  "deadLetter": "redrive", "concurrency": 3, "timeoutSeconds": 4},
+        "said": {"maxRetries": 0, "circuitBreaker": "off", "maxPauseSeconds": "off",
+                 "deadLetter": "redrive", "concurrency": 3, "timeoutSeconds": 4}}}"#;
     let redrive = ("REQUEUE_DEAD_LETTER", "redrive");
     let own = ["--dead-letter", "annotate", "--concurrency", "7", "--timeout", "9s"];
     for (name, arguments, setting, reasons, settings) in [
         ("bare", &[][..], None, &annotated, ("10, timeout 20 s", "annotate")),
         ("set", &[], Some(redrive), &vec![], ("10, timeout 20 s", "redrive")),
+        ("entry", &[], None, &vec![], ("3, timeout 4 s", "redrive")),
         ("said", &own, Some(redrive), &annotated, ("7, timeout 9 s", "annotate")),
     ] {
         let sqs = EmbeddedSqs::new(Clock::system());
@@ -69,6 +75,8 @@ async fn it_notes_why_it_gave_a_message_up_unless_an_option_says_otherwise() {
             (Some(0), reasons.clone()),
             "{name}: {said}"
         );
+        let warned = said.matches("has an entry for a queue that does not exist").count();
+        assert_eq!(warned, if ["entry", "said"].contains(&name) { 1 } else { 2 }, "{said}");
         let (limits, mode) = settings;
         assert!(
             said.contains(&format!(r#""concurrency":"{limits}","deadLetter":"{mode}""#)),
@@ -389,6 +397,8 @@ async fn it_says_why_it_does_not_begin() {
         ),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
     ];
+    let both = shop.worker(&["--queue", "refused"], &[]).ended().await;
+    assert!(both.0 == Some(2) && both.1.contains("cannot be used with"), "{both:?}");
     for (arguments, settings, words) in table {
         let (status, said) = shop.worker(arguments, settings).ended().await;
         assert!(

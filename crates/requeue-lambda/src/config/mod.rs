@@ -165,7 +165,7 @@ impl Config {
     pub async fn target_function(&mut self) -> io::Result<FunctionTarget<LambdaFunction>> {
         let name = self.function.clone().ok_or_else(|| io::Error::other("no target function"))?;
         let function = LambdaFunction::from_env(name)?;
-        function.fit(&mut self.settings.limits).await;
+        function.fit(&mut self.settings).await;
         Ok(FunctionTarget::new(function, self.function_settings.clone()))
     }
 
@@ -216,7 +216,10 @@ impl Reader {
         if function.is_some() && self.vars.get("TIMEOUT_SECONDS").is_none() {
             settings.limits.timeout = LONGEST_CALL;
         }
-        let http = self.http().timeout(settings.limits.timeout);
+        // Requeue ends a call of a queue with a shorter time.
+        let own = settings.queues.values().filter_map(|queue| queue.timeout);
+        let longest = own.chain([settings.limits.timeout]).max();
+        let http = self.http().timeout(longest.unwrap_or(settings.limits.timeout));
         Config {
             target: self.target(target_rules.clone()),
             target_rules,

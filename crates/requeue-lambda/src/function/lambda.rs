@@ -12,7 +12,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_runtime_api::client::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
-use requeue::Limits;
+use requeue::Settings;
 use requeue::aws::{self, SdkConfig};
 use requeue_aws::{CallError, Region, Service, call};
 use serde_json::Value;
@@ -82,10 +82,11 @@ impl LambdaFunction {
         Ok(Self { name, http: Arc::new(http), config: Arc::new(OnceCell::new_with(Some(config))) })
     }
 
-    /// Sets the time limit of a call by the function's own timeout: no call ends before it. Lambda
+    /// Sets the time limits of calls by the function's own timeout: no call ends before it. Lambda
     /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission
-    /// the limit stays as it is.
-    pub async fn fit(&self, limits: &mut Limits) {
+    /// the limits stay as they are.
+    pub async fn fit(&self, settings: &mut Settings) {
+        let Settings { limits, queues, .. } = settings;
         let Ok(Some(own)) = timeout(ASKING, self.timeout()).await else {
             tracing::info!(
                 function = %self.name,
@@ -103,6 +104,9 @@ impl LambdaFunction {
             );
         }
         limits.timeout = limit;
+        for limit in queues.values_mut().filter_map(|queue| queue.timeout.as_mut()) {
+            *limit = call_limit(*limit, own);
+        }
     }
 
     /// The function's own timeout.

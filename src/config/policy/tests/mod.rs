@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use super::DOCUMENT;
 use crate::classify::Rules;
 use crate::policy::{
     Backoff, CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Idempotency, Jitter, KeyLimit,
     RateLimit, RetryPolicy, WhenUnavailable,
 };
+use crate::settings::{DeadLetterMode, Limits, Settings};
 
 mod fuzz;
 mod properties;
@@ -38,7 +40,8 @@ fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
 }
 
 fn read_all(document: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
-    let read = super::read(document).map(|read| (read.policy, read.rules));
+    let read = super::read(document, &DOCUMENT);
+    let read = read.map(|read| (read.policy, read.rules.unwrap_or_default()));
     read.map_err(|refused| refused.problems)
 }
 
@@ -526,6 +529,99 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
     ];
     for (document, problem) in one_key {
         assert_eq!(read(document), Err(vec![problem.to_owned()]), "{document}");
+    }
+}
+
+#[test]
+fn an_entry_of_queues_is_a_policy_of_its_own() {
+    let dead_letter = Some(DeadLetterMode::Redrive);
+    let mut settings = Settings { dead_letter, ..Settings::default() };
+    let document = r#"{
+        "maxRetries": 9, "sqsCalls": "off",
+        "rules": [{"match": {"status": 404}, "class": "temporary"}],
+        "queues": {
+            "refunds": {"preset": "critical", "rules": [], "timeoutSeconds": "1m", "concurrency": 2, "deadLetter": "annotate"},
+            "orders.fifo": {"maxRetries": 7, "deadLetter": "https://sqs.eu-west-1.amazonaws.com/123456789012/dead.fifo"},
+            "invoices": {}
+        }
+    }"#;
+    settings.set_policy(document).expect("a document");
+    let of = |queue: &str| {
+        let own = settings.of_queue(queue);
+        assert_eq!(own.policy.sqs_calls.max_attempts, 1, "of the process: {queue}");
+        let mode = own.dead_letter.as_ref().map(DeadLetterMode::as_str);
+        let Limits { timeout, concurrency, .. } = own.limits;
+        (own.policy.max_retries, own.rules.len(), timeout.as_secs(), concurrency, mode)
+    };
+    assert_eq!(of("payments"), (9, 1, 30, 10, Some("redrive")));
+    assert_eq!(of("invoices"), (50, 1, 30, 10, Some("redrive")));
+    assert_eq!(of("orders.fifo"), (7, 1, 30, 10, Some("direct")));
+    assert_eq!(of("refunds"), (5, 0, 60, 2, Some("annotate")));
+    let refunds = settings.queues["refunds"].to_document();
+    assert_eq!(
+        (&refunds["timeoutSeconds"], &refunds["concurrency"], &refunds["deadLetter"]),
+        (&60.into(), &2.into(), &"annotate".into())
+    );
+    assert!(!refunds.contains_key("sqsCalls") && !refunds.contains_key("queues"));
+    settings.set_policy("{}").expect("a document");
+    assert!(settings.queues.is_empty());
+}
+
+#[test]
+fn a_wrong_entry_of_queues_is_refused_with_its_place() {
+    let long = "q".repeat(81);
+    let many: Vec<String> = (0..101).map(|at| format!(r#""q{at}": {{}}"#)).collect();
+    for (entries, problem) in [
+        (
+            r#""refunds": {"maxRetrys": 7}"#.to_owned(),
+            "queues.refunds.maxRetrys is unknown; did you mean maxRetries?",
+        ),
+        (
+            r#""refunds": {"timeoutSeconds": 5401}"#.to_owned(),
+            "queues.refunds.timeoutSeconds is `5401`: must be a number of seconds from 0.001 to 5400",
+        ),
+        (
+            r#""refunds": {"concurrency": 0}"#.to_owned(),
+            "queues.refunds.concurrency is `0`: must be a whole number from 1 to 1000",
+        ),
+        (
+            r#""refunds": {"deadLetter": "direct"}"#.to_owned(),
+            "queues.refunds.deadLetter is `\"direct\"`: must be redrive, annotate, or the URL of the dead-letter queue",
+        ),
+        (
+            r#""refunds": {"sqsCalls": "off"}"#.to_owned(),
+            "queues.refunds.sqsCalls is unknown; the nearest key is messageTtlSeconds",
+        ),
+        (
+            r#""refunds": {"limits": [{"limit": 1}], "rateLimit": {"limit": 1}}"#.to_owned(),
+            "queues.refunds.limits sets the same as queues.refunds.rateLimit: remove one of them",
+        ),
+        (
+            r#""refunds": {"backoff": [5], "errorConfigs": {"quota": {"baseDelay": 5}}}"#
+                .to_owned(),
+            "queues.refunds.errorConfigs.quota.baseDelay is 5, but queues.refunds.backoff is a list of delays: remove one of them",
+        ),
+        (
+            r#""refunds": {}, "refunds": {}"#.to_owned(),
+            "queues.refunds stands more than once: keep one of them",
+        ),
+        (r#""refunds": 7"#.to_owned(), "queues.refunds is `7`: must be an object"),
+        (
+            r#""arn:aws:sqs:a:1:b": {}"#.to_owned(),
+            "queues.arn:aws:sqs:a:1:b is no name of a queue: use the last part of the queue's ARN",
+        ),
+        (format!(r#""{long}": {{}}"#), "is no name of a queue"),
+        (
+            r#"".fifo": {}"#.to_owned(),
+            "queues..fifo is no name of a queue: use the last part of the queue's ARN",
+        ),
+        (many.join(","), "must be an object of at most 100 queues"),
+    ] {
+        let problems = read(&format!(r#"{{"queues": {{{entries}}}}}"#)).expect_err(problem);
+        assert!(
+            matches!(&problems[..], [only] if only.ends_with(problem) || only.contains(problem)),
+            "{problems:?}"
+        );
     }
 }
 

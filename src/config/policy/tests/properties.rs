@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::classes::{CLASS, CLASSES};
 use super::super::delays::SETTLING;
-use super::super::keys::DOCUMENT;
+use super::super::keys::{DOCUMENT, ENTRY};
 use super::super::rules::{CONDITIONS, RULE};
 use super::schema::allows;
 use super::{read_all as read, secs};
@@ -44,13 +44,12 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn names() -> impl Strategy<Value = String> {
-    let globals = DOCUMENT.names();
+    let globals = DOCUMENT.names().into_iter().chain(ENTRY.names());
     let classes = CLASS.names();
     let calls = SETTLING.names();
     let rules = RULE.names().into_iter().chain(CONDITIONS.names());
     let names = CLASSES.map(|(name, _)| name);
     let known = globals
-        .into_iter()
         .chain(classes)
         .chain(calls)
         .chain(rules)
@@ -259,6 +258,35 @@ fn queues() -> BoxedStrategy<Value> {
     ])
 }
 
+fn own() -> BoxedStrategy<Value> {
+    let entry = objects(&[
+        ("preset", presets),
+        ("maxRetries", counts),
+        ("jitter", jitters),
+        ("backoff", backoffs),
+        ("errorConfigs", entries),
+        ("rateLimit", limits),
+        ("rules", rules),
+        ("queueConfig", queues),
+        ("timeoutSeconds", || (0.0..6_000.0).prop_map(Value::from).boxed()),
+        ("concurrency", || (0..=1_001).prop_map(Value::from).boxed()),
+        ("deadLetter", || {
+            prop::sample::select(vec![
+                "redrive",
+                "annotate",
+                "direct",
+                "https://sqs.eu-west-1.amazonaws.com/123456789012/dead",
+            ])
+            .prop_map(Value::from)
+            .boxed()
+        }),
+        ("sqsCalls", calls),
+    ]);
+    let entry = prop_oneof![9 => entry, 1 => values()];
+    let entries = prop::collection::hash_map("[a-z]{1,3}([.]fifo)?|.{0,2}", entry, 0..3);
+    entries.prop_map(|members| Value::Object(members.into_iter().collect())).boxed()
+}
+
 fn documents() -> BoxedStrategy<Value> {
     objects(&[
         ("preset", presets),
@@ -285,6 +313,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("sqsCalls", calls),
         ("receiveCalls", calls),
         ("queueConfig", queues),
+        ("queues", own),
     ])
 }
 

@@ -10,7 +10,7 @@ use super::super::classes::{CLASS, CLASSES, Entries};
 use super::super::delays::{
     Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
 };
-use super::super::keys::{DOCUMENT, Pointer};
+use super::super::keys::{DOCUMENT, DeadLetters, ENTRY, MAX_QUEUES, Pointer, Queues};
 use super::super::limits::{
     LIMITED, Limit, LimitList, MAX_LIMITS, MAX_WEIGHTS, Place, WEIGHT, Weights,
 };
@@ -31,7 +31,7 @@ pub(super) fn schema() -> Value {
     let mut schema = DOCUMENT.schema();
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     schema["title"] = "Retry policy of requeue".into();
-    schema["$defs"] = json!({ "class": CLASS.schema() });
+    schema["$defs"] = json!({ "class": CLASS.schema(), "queue": ENTRY.schema() });
     schema
 }
 
@@ -149,6 +149,23 @@ impl Schema for Entries {
             |(name, _): &(&str, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" }));
         let classes: Map<String, Value> = CLASSES.iter().map(class).collect();
         json!({ "type": "object", "properties": classes, "additionalProperties": false })
+    }
+}
+
+impl Schema for Queues {
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "propertyNames": { "pattern": "^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\\.fifo)$" },
+            "additionalProperties": { "$ref": "#/$defs/queue" },
+            "maxProperties": MAX_QUEUES,
+        })
+    }
+}
+
+impl Schema for DeadLetters {
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "pattern": "^(redrive|annotate|https?://[^/]+/.+)$" })
     }
 }
 

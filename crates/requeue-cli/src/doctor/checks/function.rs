@@ -92,6 +92,20 @@ fn settings(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::unknown(found, [remedy]));
     }
     let meaning = meaning(valid, context)?;
+    let is_mapped = |name: &&String| {
+        context.deployment.paths.iter().any(|path| path.source.arn.name() == **name)
+    };
+    let entries = valid.config.queues.keys();
+    let unmapped: Vec<&str> = entries.filter(|name| !is_mapped(name)).map(String::as_str).collect();
+    if !unmapped.is_empty() && context.function().is_ok() {
+        let found = format!(
+            "the policy has an entry for {}, and no mapping of this function has such a queue, so \
+             the entry has no effect",
+            unmapped.join(", ")
+        );
+        let remedy = "correct the names in `queues` of the policy, or remove the entries";
+        return Ok(Diagnosis::warning(found, [remedy]));
+    }
     Ok(Diagnosis::ok(match valid.variables {
         _ if context.function().is_err() => format!("in this environment: {meaning}"),
         0 => format!(

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use requeue::policy::RetryPolicy;
 use requeue::queue::{CallError, QueueArn};
 use serde_json::Value;
 
@@ -19,6 +18,7 @@ use super::facts::{
 };
 use super::settings;
 use crate::Error;
+use crate::document::Document;
 use crate::function::{self as deployed, FunctionConfiguration};
 
 mod ask;
@@ -56,7 +56,7 @@ impl Clients {
     pub(crate) async fn function(
         &self,
         name: &str,
-        policy: Option<&RetryPolicy>,
+        policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
         let Invoked { configuration, mappings, named } = self.invoked(name).await?;
         Ok(self.deployment(&configuration, named, &mappings, policy).await)
@@ -113,7 +113,7 @@ impl Clients {
     pub(crate) async fn queue(
         &self,
         queue: QueueArn,
-        policy: Option<&RetryPolicy>,
+        policy: Option<&Document>,
     ) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(queue, None).await;
         let unread = match &source.queue {
@@ -145,7 +145,7 @@ impl Clients {
     async fn worker(
         &self,
         source: Reached,
-        policy: Option<&RetryPolicy>,
+        policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
         self.refuse_dead_letters(&source).await?;
         let settings = settings::of_worker(policy).await;
@@ -181,7 +181,7 @@ impl Clients {
         configuration: &FunctionConfiguration,
         named: Named,
         mappings: &[Value],
-        policy: Option<&RetryPolicy>,
+        policy: Option<&Document>,
     ) -> Deployment {
         let settings = settings::settings(configuration, policy);
         let function = self.properties(configuration, named, &settings).await;
@@ -202,7 +202,7 @@ impl Clients {
         &self,
         function: Option<Function>,
         settings: FunctionSettings,
-        paths: Vec<QueuePath>,
+        mut paths: Vec<QueuePath>,
     ) -> Deployment {
         let role = function.as_ref().map(|function| function.role.as_str());
         let sends = async {
@@ -218,6 +218,9 @@ impl Clients {
         );
         let (region, unlisted) = (self.region.clone(), None);
         let settings = target::fitted(settings, target.as_ref());
+        for path in &mut paths {
+            path.own = settings.of_queue(&path.source.arn);
+        }
         Deployment { region, function, settings, paths, table, target, sends, unlisted, alarms }
     }
 

@@ -31,13 +31,17 @@ impl Clients {
         settings: &FunctionSettings,
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
-        let direct = settings.valid().and_then(|valid| valid.config.dead_letter.as_ref()?.queue());
+        let direct = settings.valid().and_then(|valid| {
+            let own = valid.config.queues.get(source.arn.name());
+            let own = own.and_then(|own| own.dead_letter.as_ref());
+            own.or(valid.config.dead_letter.as_ref())?.queue()
+        });
         let direct = direct.map(|url| url.arn(source.arn.partition(), &self.region));
         let sending = role.map(|role| (role, &[SENDING][..]));
         let dead_letters = async { Some(self.reached(target?, None).await) };
         let direct = async { Some(self.reached(direct?, sending).await) };
         let (dead_letters, direct) = tokio::join!(dead_letters, direct);
-        QueuePath { mapping, source, dead_letters, direct }
+        QueuePath { mapping, source, dead_letters, direct, own: None }
     }
 
     /// A queue, and whether this role may do this there and use its key.

@@ -17,8 +17,11 @@ pub(super) fn fitted(
 ) -> FunctionSettings {
     let found = target.and_then(|target| target.properties.as_ref().ok()?.as_ref());
     if let (FunctionSettings::Valid(valid), Some(target)) = (&mut settings, found) {
-        let limit = &mut valid.config.limits.timeout;
-        *limit = call_limit(*limit, target.timeout);
+        let requeue::Settings { limits, queues, .. } = &mut valid.config;
+        let own = queues.values_mut().filter_map(|queue| queue.timeout.as_mut());
+        for limit in own.chain([&mut limits.timeout]) {
+            *limit = call_limit(*limit, target.timeout);
+        }
     }
     settings
 }

@@ -155,7 +155,7 @@ impl Plan {
                 deployment.paths.len()
             )));
         };
-        let source = &path.source;
+        let (source, config) = (&path.source, path.own.as_ref().unwrap_or(config));
         let filters = path.mapping.as_ref().map(|mapping| &mapping.filters);
         if !matches!(filters, Some(Ok(filters)) if filters.is_empty()) {
             return Err(refused(&format!(

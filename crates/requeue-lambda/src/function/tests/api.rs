@@ -3,8 +3,8 @@
 use ::http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use requeue::Limits;
 use requeue::aws::SdkConfig;
+use requeue::{QueueSettings, Settings};
 use requeue_aws::Region;
 use requeue_testkit::http::Server;
 use tokio::io::AsyncReadExt;
@@ -319,9 +319,14 @@ async fn the_time_limit_of_a_call_is_the_functions_own_and_no_less() {
             response(answer)
         })
         .await;
-        let mut limits = Limits::default();
-        limits.timeout = Duration::from_secs(limit);
-        function("orders:live", &server.url()).fit(&mut limits).await;
-        assert_eq!(limits.timeout, Duration::from_secs(expected), "{limit}");
+        let mut own = QueueSettings::default();
+        own.timeout = Some(Duration::from_secs(limit));
+        let mut settings = Settings::default().policy_for("refunds", own);
+        settings.limits.timeout = Duration::from_secs(limit);
+        function("orders:live", &server.url()).fit(&mut settings).await;
+        for queue in ["orders", "refunds"] {
+            let fitted = settings.of_queue(queue).limits.timeout;
+            assert_eq!(fitted, Duration::from_secs(expected), "{limit} {queue}");
+        }
     }
 }

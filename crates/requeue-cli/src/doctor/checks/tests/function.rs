@@ -80,6 +80,8 @@ pub(super) const ROWS: &[Row] = &[
     ("log-permissions", |d| d.function().log_access = refused(), Some(Unknown)),
     ("settings", |_| {}, Some(Fine)),
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
+    ("settings", |d| d.own_policies(&["orders"]), Some(Fine)),
+    ("settings", |d| d.own_policies(&["orders", "refundz"]), Some(Warning)),
     (
         "settings",
         |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),

@@ -145,6 +145,7 @@ pub(in super::super) fn good() -> Deployment {
             source,
             dead_letters: Some(dead_letters),
             direct: None,
+            own: None,
         }],
         table: None,
         target: None,
@@ -196,6 +197,7 @@ trait Parts {
     fn mapping(&mut self) -> &mut Mapping;
     fn queue(&mut self) -> &mut QueueAttributes;
     fn dead_letters(&mut self) -> &mut QueueAttributes;
+    fn own_policies(&mut self, queues: &[&str]);
     fn retries(&mut self, most: u32);
     fn receives(&mut self, most: u32);
     fn fifo(&mut self);
@@ -233,6 +235,11 @@ impl Parts for Deployment {
 
     fn dead_letters(&mut self) -> &mut QueueAttributes {
         self.path().dead_letters.as_mut().unwrap().queue.as_mut().unwrap().as_mut().unwrap()
+    }
+
+    fn own_policies(&mut self, queues: &[&str]) {
+        let own = |queue: &&str| ((*queue).to_owned(), requeue::QueueSettings::default());
+        self.valid().config.queues = queues.iter().map(own).collect();
     }
 
     fn retries(&mut self, most: u32) {
