@@ -11,15 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use requeue::Clock;
+use requeue::embedded::Server;
 use requeue::embedded::loopback::{self, Bounds};
-use requeue::embedded::{EmbeddedSqs, Server};
-use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use requeue::queue::MAX_BATCH_BYTES;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::dlq::DeadLetters;
-use crate::dlq::sqs::Sqs;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::local_function::{
@@ -28,15 +25,18 @@ use crate::local_function::{
 use crate::observe::Events;
 use crate::output::outln;
 use crate::stop::Stop;
-use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
+use crate::ui::{self, BesideArguments};
 use crate::{Error, output};
 
 mod poller;
+mod served;
 mod show;
 mod target;
 mod watched;
 
 use poller::{MappedFunction, Poller};
+use served::ServedSqs;
+pub(crate) use served::dead_letters_of;
 pub(crate) use show::{beside, variables};
 use target::TargetProcessor;
 use watched::Watched;
@@ -93,15 +93,16 @@ pub(crate) struct Arguments {
     /// invokes it.
     #[arg(long, help_heading = "Function", requires = "command", conflicts_with = "function")]
     target: bool,
-    /// The queue's name. A name that ends in .fifo makes a FIFO queue. The dead-letter queue is
-    /// NAME-dlq.
-    #[arg(long, help_heading = "Queue", value_name = "NAME", default_value = "orders")]
-    queue: String,
-    /// Most messages of a batch. On a FIFO queue at most 10.
+    /// The queue's name; repeat the option for several queues, each with a mapping to the function. A
+    /// name that ends in .fifo makes a FIFO queue. The dead-letter queue is NAME-dlq. The page shows
+    /// the dead letters of the first queue.
+    #[arg(long = "queue", help_heading = "Queue", value_name = "NAME", default_value = "orders")]
+    queues: Vec<String>,
+    /// Most messages of a batch. On a FIFO queue at most 10. A batch ends early at 6 MB.
     #[arg(long, help_heading = "Function", value_name = "MESSAGES", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch_size: u16,
-    /// Most execution environments at once. Each is a process, started on demand.
+    /// Most execution environments at once for each queue. Each is a process, started on demand.
     #[arg(long, help_heading = "Function", value_name = "ENVIRONMENTS", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     maximum_concurrency: u16,
@@ -149,7 +150,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let watched = arguments.page.is_on().then(Watched::new);
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
-        watched.follow_arrivals(&sqs.embedded, &sqs.queue, &sqs.dead_letters);
+        watched.follow_arrivals(&sqs.embedded, &sqs.queues);
         tokio::spawn(sqs.counted(watched, "queue"));
     }
     sqs.show(Some(&listener))?;
@@ -176,7 +177,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
     let started =
         format!("function started; send it a message: {}", arguments.send_command(&sqs.server));
-    let (most, timeout) = (arguments.maximum_concurrency, arguments.timeout);
+    let (most, timeout) = (arguments.environments(), arguments.timeout);
     let (mut processes, function) =
         FunctionProcesses::new(program, groups.clone(), most, timeout, Some(started));
     let starts = function.starts();
@@ -210,72 +211,19 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
 }
 
-/// The dead-letter queue of a served queue, by name or URL.
-pub(crate) fn dead_letters_of(queue: &str) -> String {
-    match queue.strip_suffix(".fifo") {
-        Some(stem) => format!("{stem}-dlq.fifo"),
-        None => format!("{queue}-dlq"),
-    }
-}
-
-/// Serves a queue with its dead-letter queue.
-struct ServedSqs {
-    embedded: EmbeddedSqs,
-    server: Server,
-    queue: QueueArn,
-    dead_letters: QueueArn,
-}
-
-impl ServedSqs {
-    async fn open(arguments: &Arguments) -> Result<Self, Error> {
-        let embedded = EmbeddedSqs::new(Clock::system());
-        let name = &arguments.queue;
-        let refused = |error| format!("--queue {name}: {error}");
-        let dead_letters = embedded
-            .create_queue(&dead_letters_of(name), [("MessageRetentionPeriod", "1209600")])
-            .map_err(refused)?;
-        let redrive = format!(
-            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#,
-            arguments.max_receive_count
-        );
-        let visibility = arguments.visibility_timeout().as_secs().to_string();
-        let attributes = [("VisibilityTimeout", &*visibility), ("RedrivePolicy", &redrive)];
-        let queue = embedded.create_queue(name, attributes).map_err(refused)?;
-        let server = embedded.serve(arguments.sqs_port).await;
-        let server = server.map_err(|error| taken(arguments.sqs_port, "--sqs-port", &error))?;
-        Ok(Self { embedded, server, queue, dead_letters })
-    }
-
-    /// Tells the page the counts of the queues, until the command ends.
-    fn counted(&self, watched: Watched, source: &'static str) -> impl Future<Output = ()> + use<> {
-        let Self { embedded, queue, dead_letters, .. } = self;
-        watched.keep_counting(source, embedded.clone(), queue.clone(), dead_letters.clone())
-    }
-
-    /// The page's view of the queue.
-    async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
-        let sqs = Sqs::new(self.embedded.client());
-        let dead_letters = DeadLetters::of(sqs, &self.dead_letters, Some(&self.queue)).await?;
-        let dead_letters = Some(DeadLetterScreen::of(dead_letters));
-        Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
-    }
-
-    fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {
-        let url = self.server.url();
-        if let Some(listener) = endpoint {
-            outln!("endpoint      http://{}/orders", listener.local_addr()?)?;
-        }
-        outln!("SQS           {url}")?;
-        outln!("queue         {}", self.queue.url_at(&url))?;
-        outln!("dead letters  {}", self.dead_letters.url_at(&url))?;
-        outln!("{}", variables(&url))?;
-        Ok(())
-    }
-}
-
 impl Arguments {
     fn has_function(&self) -> bool {
         !self.function.is_empty() || !self.command.is_empty()
+    }
+
+    fn has_fifo(&self) -> bool {
+        self.queues.iter().any(|queue| queue.strip_suffix(".fifo").is_some())
+    }
+
+    /// The most execution environments of the function.
+    fn environments(&self) -> u16 {
+        let queues = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
+        self.maximum_concurrency.saturating_mul(queues)
     }
 
     fn visibility_timeout(&self) -> Duration {
@@ -297,6 +245,7 @@ impl Arguments {
 
     /// Rules that clap cannot express.
     fn check(&self) -> Result<(), Error> {
+        served::check_names(&self.queues)?;
         // clap gives all arguments after --function to the function.
         let has_both = !self.function.is_empty() && !self.command.is_empty();
         if has_both || self.function.iter().any(|word| word == "--") {
@@ -317,7 +266,7 @@ impl Arguments {
                 .into());
             }
         }
-        if self.queue.strip_suffix(".fifo").is_some() && self.batch_size > FIFO_BATCH_SIZE {
+        if self.has_fifo() && self.batch_size > FIFO_BATCH_SIZE {
             return Err(format!(
                 "--batch-size {} is too large for a FIFO queue; choose at most {FIFO_BATCH_SIZE}",
                 self.batch_size
@@ -346,8 +295,9 @@ impl Arguments {
             SQS_PORT => String::new(),
             port => format!(" --sqs-port {port}"),
         };
-        let group = if self.queue.strip_suffix(".fifo").is_some() { " --group ID" } else { "" };
-        format!("requeue send BODY{group}{port}")
+        let group = if self.has_fifo() { " --group ID" } else { "" };
+        let queue = if self.queues.len() > 1 { " --queue NAME" } else { "" };
+        format!("requeue send BODY{queue}{group}{port}")
     }
 
     fn show_function(&self) -> Result<(), Error> {

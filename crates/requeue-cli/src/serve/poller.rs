@@ -1,9 +1,10 @@
-//! Lambda's poller on a laptop: receives batches from the queue, hands each to the function or to
+//! Lambda's poller on a laptop: receives batches from the queues, hands each to the function or to
 //! Requeue in front of it, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use requeue::embedded::{
     Batch, EmbeddedError, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState,
     MessageView,
@@ -13,9 +14,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::served::{ServedQueue, ServedSqs};
 use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
-use super::{Arguments, ServedSqs, watched};
+use super::{Arguments, watched};
 use crate::Error;
 use crate::local_function::{LatestStart, LineOutput, LocalFunction, trace};
 use crate::observe::{Events, Ids};
@@ -48,8 +50,9 @@ impl MappedFunction {
 
 /// The changing state of the poller; one task owns it.
 pub(super) struct Poller {
-    mapping: EventSourceMapping,
-    queue: QueueArn,
+    mappings: Vec<Mapped>,
+    /// The mapping that is asked first.
+    first: usize,
     maximum_concurrency: usize,
     function: MappedFunction,
     /// The events of the page, if one is served.
@@ -64,8 +67,18 @@ pub(super) struct Poller {
     batches: u64,
 }
 
+/// A queue with its mapping.
+struct Mapped {
+    mapping: EventSourceMapping,
+    queue: QueueArn,
+    /// The running invocations.
+    running: usize,
+}
+
 struct FinishedInvocation {
     number: u64,
+    /// The place of its mapping.
+    mapping: usize,
     batch: Batch,
     /// The ids of the messages, if the page follows them.
     ids: Vec<Ids>,
@@ -78,28 +91,31 @@ struct FinishedInvocation {
 /// A message that came into a queue.
 enum Arrival {
     /// The trace of the invocation that sent it.
-    Sent {
-        trace: String,
-        delay_secs: u64,
-    },
-    DeadLetter(MessageView),
+    Sent { trace: String, delay_secs: u64 },
+    /// With the name of the source queue.
+    DeadLetter(String, MessageView),
 }
 
 impl Poller {
     pub(super) fn new(
-        ServedSqs { embedded, queue, dead_letters, .. }: &ServedSqs,
+        ServedSqs { embedded, queues, .. }: &ServedSqs,
         arguments: &Arguments,
         function: MappedFunction,
         starts: watch::Receiver<LatestStart>,
         events: Option<Events>,
     ) -> Self {
         let batch_size = arguments.batch_size.into();
-        Self {
+        let mapped = |ServedQueue { queue, .. }: &ServedQueue| Mapped {
             mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
             queue: queue.clone(),
+            running: 0,
+        };
+        Self {
+            mappings: queues.iter().map(mapped).collect(),
+            first: 0,
             maximum_concurrency: arguments.maximum_concurrency.into(),
             function,
-            arrivals: arrivals(embedded, queue.clone(), dead_letters.clone(), events.clone()),
+            arrivals: arrivals(embedded, queues.clone(), events.clone()),
             events,
             invocations: JoinSet::new(),
             sent: HashMap::new(),
@@ -111,7 +127,8 @@ impl Poller {
     /// Runs until a signal.
     pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), Error> {
         loop {
-            let is_free = self.invocations.len() < self.maximum_concurrency;
+            let most = self.maximum_concurrency;
+            let is_free = self.mappings.iter().any(|mapped| mapped.running < most);
             let starts = *self.starts.borrow_and_update() == LatestStart::Succeeded;
             tokio::select! {
                 biased;
@@ -125,9 +142,11 @@ impl Poller {
                     self.acknowledge(invocation)?;
                 }
                 Ok(()) = self.starts.changed() => {}
-                batch = self.mapping.poll(POLL), if starts && is_free => {
-                    if let Some(batch) = batch? {
-                        self.invoke(batch);
+                polled = next_batch(&self.mappings, self.first, most), if starts && is_free => {
+                    let (at, batch) = polled?;
+                    self.first = (at + 1) % self.mappings.len();
+                    if let Some(batch) = batch {
+                        self.invoke(at, batch);
                     }
                 }
             }
@@ -141,14 +160,18 @@ impl Poller {
                     sent.push(delay_secs);
                 }
             }
-            Arrival::DeadLetter(message) => show::dead_letter(&message),
+            Arrival::DeadLetter(queue, message) => {
+                let queue = (self.mappings.len() > 1).then_some(&*queue);
+                show::dead_letter(&message, queue);
+            }
         }
     }
 
-    fn invoke(&mut self, batch: Batch) {
+    fn invoke(&mut self, mapping: usize, batch: Batch) {
         self.batches += 1;
+        self.mappings[mapping].running += 1;
         let (function, number) = (self.function.clone(), self.batches);
-        let event = batch.event(&self.queue);
+        let event = batch.event(&self.mappings[mapping].queue);
         let events = self.events.as_ref();
         let ids = events.map(|events| watched::received(events, &event)).unwrap_or_default();
         let trace = trace();
@@ -157,43 +180,60 @@ impl Poller {
             let begun = Instant::now();
             let (result, error) = function.invoke(event.to_string(), trace.clone()).await;
             let took = begun.elapsed();
-            FinishedInvocation { number, batch, ids, trace, result, error, took }
+            FinishedInvocation { number, mapping, batch, ids, trace, result, error, took }
         });
     }
 
     fn acknowledge(&mut self, invocation: FinishedInvocation) -> Result<(), EmbeddedError> {
-        let FinishedInvocation { number, batch, ids, trace, result, error, took } = invocation;
+        let FinishedInvocation { number, mapping, batch, ids, trace, result, error, took } =
+            invocation;
+        let has_several = self.mappings.len() > 1;
+        let Mapped { mapping, queue, running } = &mut self.mappings[mapping];
+        *running -= 1;
         let messages = batch.message_ids().len();
-        let kept = messages - self.mapping.acknowledge(&batch, &result)?;
+        let kept = messages - mapping.acknowledge(&batch, &result)?;
         let sent = self.sent.remove(&trace).unwrap_or_default();
         let error = error.as_deref();
         if let Some(events) = &self.events {
             watched::acknowledged(events, ids, &batch.kept(&result), error);
         }
-        LineOutput::Stdout.line(FinishedBatch { number, messages, kept, sent, took, error });
+        let queue = has_several.then(|| queue.name());
+        LineOutput::Stdout.line(FinishedBatch { number, queue, messages, kept, sent, took, error });
         Ok(())
     }
+}
+
+/// The next batch, and the place of its mapping. The mappings take turns, so a full queue holds up no
+/// other.
+async fn next_batch(
+    mappings: &[Mapped],
+    first: usize,
+    most: usize,
+) -> Result<(usize, Option<Batch>), EmbeddedError> {
+    let in_turn = (first..mappings.len()).chain(0..first);
+    let polls = in_turn.filter(|at| mappings[*at].running < most).map(|at| {
+        let poll = mappings[at].mapping.poll(POLL);
+        Box::pin(async move { poll.await.map(|batch| (at, batch)) })
+    });
+    // The one that is ready first; no other has received anything then.
+    select_all(polls).await.0
 }
 
 /// Reports messages that reach the dead-letter queue, and messages that functions send. The AWS
 /// SDKs give each request the trace of the invocation, as for Lambda's loop detection.
 fn arrivals(
     sqs: &EmbeddedSqs,
-    source: QueueArn,
-    dead_letters: QueueArn,
+    queues: Vec<ServedQueue>,
     events: Option<Events>,
 ) -> mpsc::UnboundedReceiver<Arrival> {
     let (sender, arrivals) = mpsc::unbounded_channel();
     sqs.on_arrival(move |queue, message| {
-        if let Some(events) = &events
-            && (queue == source.name() || queue == dead_letters.name())
-        {
-            watched::arrived(events, message, queue == dead_letters.name());
+        let Some((served, is_dead)) = ServedQueue::find(&queues, queue) else { return };
+        if let Some(events) = &events {
+            watched::arrived(events, message, is_dead);
         }
-        let arrival = if queue == dead_letters.name() {
-            Some(Arrival::DeadLetter(message.clone()))
-        } else if queue != source.name() {
-            None
+        let arrival = if is_dead {
+            Some(Arrival::DeadLetter(served.queue.name().to_owned(), message.clone()))
         } else {
             message.system_attributes.get("AWSTraceHeader").map(|trace| Arrival::Sent {
                 trace: trace.clone(),

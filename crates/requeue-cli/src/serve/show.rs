@@ -35,6 +35,8 @@ const MAX_REASON: usize = 400;
 /// A finished batch.
 pub(super) struct FinishedBatch<'a> {
     pub(super) number: u64,
+    /// `None` if there is only one.
+    pub(super) queue: Option<&'a str>,
     pub(super) messages: usize,
     /// Messages that SQS keeps, by the response or because of a function error.
     pub(super) kept: usize,
@@ -48,7 +50,8 @@ pub(super) struct FinishedBatch<'a> {
 impl fmt::Display for FinishedBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, messages, kept, took, .. } = self;
-        write!(f, "#{number} {}: ", counted(*messages, "message"))?;
+        let queue = self.queue.map(|queue| format!("{queue} ")).unwrap_or_default();
+        write!(f, "#{number} {queue}{}: ", counted(*messages, "message"))?;
         if let Some(error) = self.error {
             write!(f, "all kept, {error}, ")?;
         } else {
@@ -79,8 +82,9 @@ fn delays(delays: &[u64]) -> String {
     }
 }
 
-/// A message in the dead-letter queue: the id of its first delivery, and the reason in its body.
-pub(super) fn dead_letter(message: &MessageView) {
+/// A message in the dead-letter queue: the id of its first delivery, and the reason in its body. Its
+/// queue is named if there are several.
+pub(super) fn dead_letter(message: &MessageView, queue: Option<&str>) {
     let dead = DeadLetter::read(&message.body);
     let why = match (dead.reason(), dead.detail()) {
         (Some(reason), Some(detail)) if detail != reason => format!("{reason} ({detail})"),
@@ -88,7 +92,8 @@ pub(super) fn dead_letter(message: &MessageView) {
         (None, _) => format!("after {}", counted(message.receive_count, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
-    LineOutput::Stdout.line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
+    let queue = queue.map(|queue| format!("{queue} ")).unwrap_or_default();
+    LineOutput::Stdout.line(one_line(&format!("dead letter {queue}{id}: {why}"), MAX_REASON));
 }
 
 #[cfg(test)]
@@ -111,6 +116,7 @@ mod tests {
     fn a_batch_is_one_line() {
         let whole = || FinishedBatch {
             number: 12,
+            queue: None,
             messages: 10,
             kept: 0,
             sent: Vec::new(),
@@ -120,6 +126,10 @@ mod tests {
         for (batch, said) in [
             (whole(), "#12 10 messages: 10 deleted, 142 ms"),
             (FinishedBatch { messages: 1, ..whole() }, "#12 1 message: 1 deleted, 142 ms"),
+            (
+                FinishedBatch { queue: Some("refunds"), ..whole() },
+                "#12 refunds 10 messages: 10 deleted, 142 ms",
+            ),
             (FinishedBatch { messages: 1, kept: 1, ..whole() }, "#12 1 message: 1 kept, 142 ms"),
             (
                 FinishedBatch { kept: 2, sent: vec![18, 2, 6, 2], ..whole() },

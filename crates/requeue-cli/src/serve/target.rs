@@ -7,12 +7,13 @@ use requeue::embedded::InvocationResult;
 use requeue::queue::SqsQueue;
 use requeue::{
     BatchProcessor, DeadLetterMode, DynBulk, Handler, LogLines, Mode, Observers, RecursiveLoop,
-    Report, SqsEvent, respond,
+    Report, Settings, SqsEvent, respond,
 };
 use requeue_lambda::Config;
 use tokio::time::Instant;
 
-use super::{Arguments, ServedSqs};
+use super::Arguments;
+use super::served::{ServedQueue, ServedSqs};
 use crate::doctor::RECEIVES_OF_A_TARGET;
 use crate::local_function::{LineOutput, LocalFunction, LocalTarget, local_target};
 use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
@@ -46,10 +47,11 @@ impl TargetProcessor {
         settings.recursive_loop = RecursiveLoop::Allow;
         settings.observers = Observers::only(CircuitEvents(events.clone()));
         let mode = config.settings.mode;
-        let most = arguments.maximum_concurrency;
+        warn_of_missing_queues(&config.settings, sqs);
+        let most = arguments.environments();
         let target = local_target(function, arguments.timeout, most, &mut config);
-        if sqs.queue.is_fifo() && mode == Mode::Requeue {
-            warn_of_missing_reasons(config.settings.dead_letter.as_ref(), sqs);
+        if mode == Mode::Requeue {
+            warn_of_missing_reasons(&config.settings, sqs);
         }
         let most_in_call = target.as_bulk().map_or(1, DynBulk::messages_per_call);
         if most_in_call.min(arguments.batch_size.into()) > 1 {
@@ -97,12 +99,27 @@ impl TargetProcessor {
 }
 
 /// For a FIFO queue, which has no annotated copies.
-fn warn_of_missing_reasons(mode: Option<&DeadLetterMode>, sqs: &ServedSqs) {
-    if mode == Some(&DeadLetterMode::Annotate) {
+fn warn_of_missing_reasons(settings: &Settings, sqs: &ServedSqs) {
+    let is_annotated = |served: &&ServedQueue| {
+        let mode = settings.of_queue(served.queue.name()).dead_letter;
+        served.queue.is_fifo() && mode == Some(DeadLetterMode::Annotate)
+    };
+    for served in sqs.queues.iter().filter(is_annotated) {
         LineOutput::Stdout.line(format_args!(
             "warning: dead letters will not say why, since annotate acts as redrive on a FIFO queue; set \
              REQUEUE_DEAD_LETTER=direct and REQUEUE_DEAD_LETTER_QUEUE_URL={}",
-            sqs.dead_letters.url_at(&sqs.server.url())
+            served.dead_letters.url_at(&sqs.server.url())
+        ));
+    }
+}
+
+/// All queues are known, since nothing else is in the embedded SQS.
+fn warn_of_missing_queues(settings: &Settings, sqs: &ServedSqs) {
+    let is_served = |name: &String| sqs.queues.iter().any(|served| served.queue.name() == name);
+    for name in settings.queues.keys().filter(|name| !is_served(name)) {
+        LineOutput::Stdout.line(format_args!(
+            "warning: the policy has an entry for the queue {name}, which is not served, so the \
+             entry has no effect; correct the name, or add --queue {name}"
         ));
     }
 }

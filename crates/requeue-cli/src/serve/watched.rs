@@ -9,8 +9,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::interval;
 
+use super::served::ServedQueue;
 use crate::observe::{Event, Events, Ids, Kind, of_body};
 use crate::ui::{LiveState, live_routes};
+
+const WAITING: &str = "ApproximateNumberOfMessages";
 
 /// The interval between two looks at the queues.
 const LOOK: Duration = Duration::from_secs(1);
@@ -32,17 +35,11 @@ impl Watched {
     }
 
     /// Tells of messages as they come, if no poller does.
-    pub(super) fn follow_arrivals(
-        &self,
-        sqs: &EmbeddedSqs,
-        queue: &QueueArn,
-        dead_letters: &QueueArn,
-    ) {
-        let (events, names) =
-            (self.events.clone(), [queue, dead_letters].map(|arn| arn.name().to_owned()));
+    pub(super) fn follow_arrivals(&self, sqs: &EmbeddedSqs, queues: &[ServedQueue]) {
+        let (events, queues) = (self.events.clone(), queues.to_vec());
         sqs.on_arrival(move |queue, message| {
-            if let Some(at) = names.iter().position(|name| name == queue) {
-                arrived(&events, message, at == 1);
+            if let Some((_, is_dead)) = ServedQueue::find(&queues, queue) {
+                arrived(&events, message, is_dead);
             }
         });
     }
@@ -52,22 +49,24 @@ impl Watched {
         self,
         source: &'static str,
         sqs: EmbeddedSqs,
-        queue: QueueArn,
-        dead_letters: QueueArn,
+        queues: Vec<ServedQueue>,
     ) {
-        let count = |queue: &QueueArn, name: &str| -> Option<u64> {
+        let number = |queue: &QueueArn, name: &str| -> Option<u64> {
             sqs.attributes(queue).ok()?.get(name)?.parse().ok()
         };
+        // Of all queues together.
+        let count = |name| queues.iter().map(|served| number(&served.queue, name)).sum();
+        let names: Vec<&str> = queues.iter().map(|served| served.queue.name()).collect();
         let mut ticks = interval(LOOK);
         loop {
             ticks.tick().await;
             self.state.send_replace(LiveState {
                 source,
-                queue: queue.name().to_owned(),
-                waiting: count(&queue, "ApproximateNumberOfMessages"),
-                in_flight: count(&queue, "ApproximateNumberOfMessagesNotVisible"),
-                delayed: count(&queue, "ApproximateNumberOfMessagesDelayed"),
-                dead: count(&dead_letters, "ApproximateNumberOfMessages"),
+                queue: names.join(", "),
+                waiting: count(WAITING),
+                in_flight: count("ApproximateNumberOfMessagesNotVisible"),
+                delayed: count("ApproximateNumberOfMessagesDelayed"),
+                dead: queues.iter().map(|served| number(&served.dead_letters, WAITING)).sum(),
                 ..LiveState::default()
             });
         }

@@ -74,6 +74,59 @@ fn batches_are_as_large_and_as_many_as_they_may_be() {
 }
 
 #[test]
+fn a_function_is_invoked_with_the_messages_of_each_queue() {
+    let path = bootstrap("several", "");
+    let options = ["--queue", "orders", "--queue", "refunds.fifo", "--visibility-timeout", "1"];
+    let options = [&options[..], &["--timeout", "1", "--max-receive-count", "1"]].concat();
+    let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
+    let line = served.line("queue  ");
+    assert!(line.ends_with("/refunds.fifo"), "{line}");
+    assert!(served.line("dead letters  ").ends_with("/refunds-dlq.fifo"));
+    served.line("function started; send it a message: requeue send BODY --queue NAME --group ID ");
+    served.send(&["ok"]);
+    served.line("| gets ok");
+    served.line("#1 orders 1 message: 1 deleted, ");
+    served.send_to(&served.url_of("refunds.fifo"), &["fail-1"]);
+    served.line("| gets fail-1");
+    served.line("#2 refunds.fifo 1 message: 1 kept, ");
+    let line = served.line("dead letter refunds.fifo ");
+    assert!(line.ends_with(": after 1 receive"), "{line}");
+}
+
+#[test]
+fn a_full_queue_holds_up_no_other() {
+    let path = bootstrap("in-turn", "");
+    let options = ["--queue", "full", "--queue", "other", "--batch-size", "1"];
+    let options = [&options[..], &["--maximum-concurrency", "1", "--function"]].concat();
+    let mut served = Served::start(&[&options[..], &[&path]].concat(), &[]);
+    served.send_to(&served.url_of("other"), &["ok-other"]);
+    served.send(&["ok-1", "ok-2", "ok-3", "ok-4", "ok-5", "ok-6", "ok-7", "ok-8"]);
+    // Batches are numbered as they begin.
+    let line = served.line(" other 1 message: 1 deleted, ");
+    assert!(line.contains("#1 ") || line.contains("#2 "), "{line}");
+}
+
+#[test]
+fn a_batch_may_have_ten_thousand_messages() {
+    let path = bootstrap("largest", "");
+    let options = ["--batch-size", "10000", "--maximum-concurrency", "1", "--timeout", "5"];
+    let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
+    served.line("function started");
+    // While the first batch is in hand, others gather.
+    served.send(&["hang"]);
+    served.line("| gets hang");
+    let bodies: Vec<String> = (0..10).map(|n| format!("ok-{n}")).collect();
+    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
+    for _ in 0..30 {
+        served.send(&bodies);
+    }
+    let line = served.line("deleted, ");
+    let (_, rest) = line.split_once('#').unwrap();
+    let count: usize = rest.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(count > 10, "SQS hands out ten in a receive: {line}");
+}
+
+#[test]
 fn a_group_of_a_fifo_queue_waits_for_its_first_message() {
     let path = bootstrap("fifo", "");
     let options = ["--queue", "jobs.fifo", "--batch-size", "1", "--visibility-timeout", "2"];

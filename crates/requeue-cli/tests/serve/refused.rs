@@ -38,6 +38,12 @@ fn a_function_that_cannot_be_started_is_refused_with_the_remedy() {
             "is shorter than --timeout 9",
         ),
         (vec!["--queue", "a.fifo", "--batch-size", "11"], "choose at most 10"),
+        (vec!["--queue", "a", "--queue", "b.fifo", "--batch-size", "11"], "choose at most 10"),
+        (vec!["--queue", "a", "--queue", "a"], "--queue a stands twice; remove one of them"),
+        (
+            vec!["--queue", "a-dlq", "--queue", "a"],
+            "--queue a-dlq is the dead-letter queue of --queue a; choose another name",
+        ),
     ] {
         let output = run(&[&serve[..], &arguments].concat(), &[]);
         let said = String::from_utf8(output.stderr).unwrap();

@@ -104,16 +104,26 @@ impl Served {
 
     /// Sends messages in one request, so that they may come in one batch.
     pub(crate) fn send(&self, bodies: &[&str]) {
+        self.send_to(&self.queue, bodies);
+    }
+
+    /// The URL of another queue.
+    pub(crate) fn url_of(&self, queue: &str) -> String {
+        let (base, _) = self.queue.rsplit_once('/').unwrap();
+        format!("{base}/{queue}")
+    }
+
+    pub(crate) fn send_to(&self, queue: &str, bodies: &[&str]) {
         let entry = |(at, body): (usize, &&str)| {
             let mut entry = json!({ "Id": at.to_string(), "MessageBody": body });
-            if self.queue.strip_suffix(".fifo").is_some() {
+            if queue.strip_suffix(".fifo").is_some() {
                 entry["MessageGroupId"] = body.split('-').next().unwrap().into();
                 entry["MessageDeduplicationId"] = (*body).into();
             }
             entry
         };
         let entries: Vec<Value> = bodies.iter().enumerate().map(entry).collect();
-        let body = json!({ "QueueUrl": self.queue, "Entries": entries }).to_string();
+        let body = json!({ "QueueUrl": queue, "Entries": entries }).to_string();
         let address = format!("127.0.0.1:{}", self.port);
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(

@@ -59,6 +59,16 @@ fn a_queue_that_loses_reasons_or_messages_behind_a_target_is_told_so() {
         (fifo, ("REQUEUE_MODE", "report"), None),
         (few, none, Some("--max-receive-count 3 is too small")),
         (few, ("REQUEUE_MESSAGES_PER_CALL", "1"), None),
+        (
+            fifo,
+            ("REQUEUE_POLICY", r#"{"queues": {"orders.fifo": {"deadLetter": "redrive"}}}"#),
+            None,
+        ),
+        (
+            &["--queue", "orders", "--queue", "refunds"],
+            ("REQUEUE_POLICY", r#"{"queues": {"refunds": {}, "order": {}}}"#),
+            Some("an entry for the queue order, which is not served"),
+        ),
         (&[few, &["--batch-size", "1"]].concat(), none, None),
         (&["--max-receive-count", "4"], none, None),
     ] {

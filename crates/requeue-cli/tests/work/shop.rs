@@ -129,8 +129,7 @@ impl Shop {
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
         let command =
-            [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments]
-                .concat();
+            [&[env!("CARGO_BIN_EXE_requeue"), "work", &self.queue][..], arguments].concat();
         self.started(&command, settings)
     }
 
