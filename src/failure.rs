@@ -1,19 +1,20 @@
 //! The failure of one message: its class, its detail and the delay that it names.
 //!
 //! A [`Failure`] ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
-//! So it carries no body, no header and no error text that its maker did not choose.
+//! So it carries no body, no header and no error text that its maker did not choose; only an operator may
+//! ask for scrubbed words of the service.
 
 use std::fmt;
 use std::time::Duration;
 
 mod class;
 mod detail;
-mod said;
+mod text;
 
 pub use class::{FailureClass, UnknownFailureClass};
 pub(crate) use detail::Detail;
-pub use said::DetailText;
-use said::Said;
+pub use text::DetailText;
+use text::ServiceText;
 
 /// The evidence from which a class was concluded.
 ///
@@ -84,7 +85,7 @@ pub struct Failure {
     evidence: Evidence,
     detail: Detail,
     /// Few failures have it, and a batch keeps thousands.
-    said: Option<Box<Said>>,
+    said: Option<Box<ServiceText>>,
 }
 
 impl Failure {

@@ -25,9 +25,9 @@ pub enum DetailText {
 
 /// Scrubbed words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said(Box<str>);
+pub(super) struct ServiceText(Box<str>);
 
-impl Said {
+impl ServiceText {
     /// The most bytes, also in JSON: no character of it is escaped.
     pub(crate) const MAX_BYTES: usize = 256;
     /// So much of a text is read.
@@ -170,7 +170,7 @@ fn may_be_secret(word: &str) -> bool {
 impl Failure {
     /// Adds the service's own words.
     pub(crate) fn saying(self, text: Option<&str>) -> Self {
-        Self { said: text.and_then(Said::new).map(Box::new), ..self }
+        Self { said: text.and_then(ServiceText::new).map(Box::new), ..self }
     }
 
     /// The service's own words without those of these texts, if they are to be kept.
@@ -179,7 +179,7 @@ impl Failure {
     }
 
     /// The most bytes of the service's own words.
-    pub(crate) const MAX_SAID: usize = Said::MAX_BYTES;
+    pub(crate) const MAX_SAID: usize = ServiceText::MAX_BYTES;
 }
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> Option<String> {
-        Said::new(text).map(|said| said.0.into_string())
+        ServiceText::new(text).map(|said| said.0.into_string())
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
     fn a_text_has_at_most_256_bytes_and_no_character_that_json_escapes() {
         for text in ["é ".repeat(2_000), "word ".repeat(2_000), "a\\b \" ".repeat(900)] {
             let kept = said(&text).expect("some words");
-            assert!(kept.len() <= Said::MAX_BYTES, "{kept}");
+            assert!(kept.len() <= ServiceText::MAX_BYTES, "{kept}");
             assert_eq!(serde_json::to_string(&kept).expect("a text").len(), kept.len() + 2);
         }
     }
