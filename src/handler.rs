@@ -224,6 +224,8 @@ impl<H, F> fmt::Debug for Scoped<H, F> {
     }
 }
 
+// A compiler error about a function would list each adapter.
+#[diagnostic::do_not_recommend]
 impl<H, T, F> Handler<T> for Scoped<H, F>
 where
     H: Handler<T>,

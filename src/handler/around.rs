@@ -64,6 +64,7 @@ impl<H, F> fmt::Debug for Around<H, F> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<H, F, T, R, E> Handler<T> for Around<H, F>
 where
     H: Handler<T>,
@@ -91,6 +92,7 @@ where
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<H, F, T, R> BulkHandler<T> for Around<H, F>
 where
     H: BulkHandler<T>,
@@ -160,6 +162,7 @@ impl<T> fmt::Debug for BoxHandler<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: 'static> Handler<T> for BoxHandler<T> {
     type Error = Failure;
 

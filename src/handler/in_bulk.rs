@@ -196,6 +196,7 @@ impl<B> fmt::Debug for InBulk<B> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
     type Error = Failure;
 
@@ -238,6 +239,7 @@ impl<H> fmt::Debug for Each<H> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<H: Handler<T, Error: Send>, T: Send + 'static> BulkHandler<T> for Each<H> {
     type Error = H::Error;
 
