@@ -130,13 +130,11 @@ where
 /// use requeue::{BoxHandler, Failure, Message};
 ///
 /// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
-/// async fn refund(message: Message) -> Result<(), std::convert::Infallible> { Ok(()) }
+/// async fn refund(message: Message) -> Result<(), Failure> { Ok(()) }
 /// # fn is_handler(_: impl requeue::Handler) {}
 ///
 /// let handler = match std::env::var("WORK").as_deref() {
-///     Ok("refund") => BoxHandler::new(async |message| {
-///         refund(message).await.map_err(|never| match never {})
-///     }),
+///     Ok("refund") => BoxHandler::new(refund),
 ///     _ => BoxHandler::new(charge),
 /// };
 /// # is_handler(handler);
