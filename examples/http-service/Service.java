@@ -56,7 +56,8 @@ class Service {
     static boolean isSigned(String secret, Headers headers, byte[] body) throws GeneralSecurityException {
         String id = headers.getFirst("webhook-id"), sent = headers.getFirst("webhook-timestamp");
         String signatures = headers.getFirst("webhook-signature");
-        if (signatures == null || Math.abs(Instant.now().getEpochSecond() - Long.parseLong(sent)) > 300) return false;
+        if (signatures == null || sent == null || !sent.matches("\\d{1,12}")) return false;
+        if (Math.abs(Instant.now().getEpochSecond() - Long.parseLong(sent)) > 300) return false;
         byte[] key = Base64.getDecoder().decode(secret.substring("whsec_".length()));
         Mac mac = Mac.getInstance("HmacSHA256");
         mac.init(new SecretKeySpec(key, "HmacSHA256"));
