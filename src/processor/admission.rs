@@ -11,7 +11,7 @@ use super::calls::{self, CallKey};
 use super::deadlines::Turn;
 use super::decide::{Attempts, Uncalled};
 use super::executor::Slot;
-use super::inner::QueuePolicy;
+use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
 use crate::gate::{Caller, Permit, Scope, expires};
@@ -101,11 +101,11 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// All steps, of which the ones that few policies have are boxed: the future of an attempt is moved
-    /// several times, and so it is to be small. The leader of a shared call makes those of the rate limit. `taken` has what is to be
-    /// given back after the call, or without one.
+    /// All steps. Those that few policies have are boxed: the future of an attempt is moved several
+    /// times, so it is kept small. The leader of a shared call makes the steps of the rate limit.
+    /// `taken` has what is given back after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
-        let QueuePolicy { protection, pauses, events, .. } = self.policy;
+        let QueuePolicy { protection, pauses, events, slots, .. } = self.policy;
         let Self { attempts, scope, caller, .. } = *self;
         if attempts.inner.mode == Mode::Report {
             return Ok(protection.permit(scope, caller));
@@ -117,8 +117,13 @@ impl<'a> Call<'a> {
             self.check()?;
             // The handler's time begins after the answer.
             self.slot.wait(Duration::ZERO);
-        } else if self.may_be_deferred && self.total().is_none() && !permit.is_probe() {
-            permit = Box::pin(self.recover_alone(permit)).await?;
+        } else if self.may_be_deferred
+            && self.total().is_none()
+            && !permit.is_probe()
+            && let Slots::Own(limiter) = slots
+            && let Some(recovery) = protection.recovery(scope, attempts.now())
+        {
+            permit = Box::pin(self.recover_alone(limiter, recovery)).await?;
         }
         let reserves = self.is_limited() && self.reserves_alone();
         if reserves {

@@ -8,7 +8,7 @@ use requeue_embedded::EmbeddedSqs;
 use crate::delay::Delay;
 use crate::queue::{Attribute, Outgoing, QueueArn};
 
-/// A message that is sent when it is awaited; see [`World::send`].
+/// A message that is sent when it is awaited; see [`World::send`](super::World::send).
 #[derive(Debug)]
 #[must_use = "a message is sent when it is awaited"]
 pub struct SendRequest<'a> {

@@ -35,11 +35,10 @@ impl Name {
     }
 }
 
-/// The names without which no body has a count or is ours, and the beginning of an escape by which one
-/// may be written.
-static SIGNS: LazyLock<[Finder<'static>; 3]> = LazyLock::new(|| {
-    [Name::RetryCount.as_str(), Name::RetryState.as_str(), "\\u00"].map(Finder::new)
-});
+/// The beginning of the names without which no body has a count or is ours, and that of an escape by
+/// which one may be written.
+static SIGNS: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| ["retry", "\\u00"].map(Finder::new));
 
 /// Whether a body may hold a count or a state.
 pub(super) fn may_hold_names(body: &str) -> bool {

@@ -9,7 +9,7 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::gate::Gate;
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
-use crate::gate::{NotPermitted, Permit};
+use crate::gate::{Limiter, NotPermitted, Permit, Recovery};
 use crate::limit::{Admission, Ask, Demand, StartTag};
 use crate::policy;
 use crate::settings::Mode;
@@ -58,14 +58,13 @@ impl Call<'_> {
     }
 
     /// The same for a service that came back a moment ago for this execution environment alone.
-    pub(super) async fn recover_alone(&self, permit: Permit) -> Result<Permit, Uncalled> {
+    pub(super) async fn recover_alone(
+        &self,
+        limiter: &Limiter,
+        recovery: Recovery,
+    ) -> Result<Permit, Uncalled> {
         let Self { attempts, slot, scope, .. } = *self;
-        let QueuePolicy { protection, slots, .. } = self.policy;
-        let now = attempts.now();
-        let (Slots::Own(limiter), Some(recovery)) = (slots, protection.recovery(scope, now)) else {
-            return Ok(permit);
-        };
-        let at = (now, Instant::now());
+        let at = (attempts.now(), Instant::now());
         let Admission::Slot(wait) = limiter.admit(scope, &recovery.limit, recovery.demand(), at)
         else {
             return Err(self.paused(recovery.refusal()).await);
