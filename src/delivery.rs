@@ -58,7 +58,7 @@ pub(crate) struct Delivery {
     waits_behind: u32,
     /// Attempts before this one, if the table counted them.
     counted: OnceLock<u32>,
-    /// What its handler said to rate limits. Few handlers say anything.
+    /// Facts that its handler gave to rate limits. Few handlers give any.
     said: OnceLock<Box<Said>>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,

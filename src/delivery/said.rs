@@ -1,16 +1,16 @@
-//! What the handler of a message said to rate limits.
+//! Facts that the handler of a message gives to rate limits.
 
 use std::sync::OnceLock;
 
 use super::Delivery;
 use crate::classify::Allowance;
 
-/// What the handler of a message said to rate limits.
+/// Facts that the handler of a message gave to rate limits.
 #[derive(Default)]
 pub(super) struct Said {
     /// The units that its call used.
     used: OnceLock<u32>,
-    /// What is left of the service's allowances, by the response to its call.
+    /// The rest of the service's allowances, by the response to its call.
     allowances: OnceLock<Box<[Allowance]>>,
 }
 

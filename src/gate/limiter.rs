@@ -102,10 +102,8 @@ impl Limiter {
         asked: SystemTime,
         (now, at): (SystemTime, Instant),
     ) {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let monotonic = scopes.monotonic(at);
-        let state = scopes.of(scope, now, monotonic);
-        *state = state.refused(&KnownLimit::own(limit), asked, now).unwrap_or(*state);
+        let known = KnownLimit::own(limit);
+        self.slow_down(scope, (now, at), |state| state.refused(&known, asked, now));
     }
 
     /// Notes what a response says is left of the service's allowances.
@@ -116,11 +114,21 @@ impl Limiter {
         allowances: &[Allowance],
         (now, at): (SystemTime, Instant),
     ) {
+        let known = KnownLimit::own(limit);
+        self.slow_down(scope, (now, at), |state| state.capped(&known, allowances, now));
+    }
+
+    /// Takes a lower pace, if there is one.
+    fn slow_down(
+        &self,
+        scope: Scope,
+        (now, at): (SystemTime, Instant),
+        slower: impl Fn(&LimitState) -> Option<LimitState>,
+    ) {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
         let state = scopes.of(scope, now, monotonic);
-        let by_day = state.with_gate_moved(monotonic, time_of_day);
-        if let Some(next) = by_day.capped(&KnownLimit::own(limit), allowances, now) {
+        if let Some(next) = slower(&state.with_gate_moved(monotonic, time_of_day)) {
             *state = state.at_pace_of(&next);
         }
     }

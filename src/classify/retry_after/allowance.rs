@@ -1,4 +1,4 @@
-//! What a response says is left of an allowance, and when it is renewed.
+//! Reads the rest of an allowance and its renewal from the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ const UNITS: [&str; 5] = ["token", "point", "unit", "credit", "cost"];
 const LIMITS: [&str; 2] = ["limit", "max"];
 const RENEWALS: [&str; 3] = ["reset-after", "reset", "resets-in"];
 
-/// What is left of an allowance of a service.
+/// The rest of an allowance of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
     /// The whole of it, if the response names it.
@@ -90,7 +90,7 @@ mod tests {
     fn the_headers_of_services_name_what_is_left_until_when() {
         const CALLS: bool = false;
         const UNITS: bool = true;
-        // GitHub, Okta and X; Discord; HubSpot's are without a reset.
+        // GitHub; Okta and X; Discord.
         for (headers, expected) in [
             (
                 vec![

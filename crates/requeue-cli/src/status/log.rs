@@ -1,4 +1,4 @@
-//! What the log of a function tells of its circuit and its failures. It makes no request.
+//! Reads the circuit and the failures of a function from its log. It makes no request.
 
 use std::collections::BTreeMap;
 

@@ -66,7 +66,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What the command shows.
+/// The facts that the command shows.
 struct Status {
     now: SystemTime,
     since: Duration,
