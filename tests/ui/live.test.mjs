@@ -55,16 +55,20 @@ async function start(args, names, environment = {}) {
   return values;
 }
 
-// A service that answers as the body asks: its status until so many attempts, and then 200.
+// A service that responds as the body asks: its status until so many attempts, and then 200. It holds
+// a response until `release()` if the body says so.
 async function target(port = 0) {
+  let release;
+  const released = new Promise((resolve) => (release = resolve));
   const server = http.createServer((request, response) => {
     let body = "";
     request.on("data", (data) => (body += data));
-    request.on("end", () => {
-      const { status = 200, times = 99, wait = 0 } = JSON.parse(body);
+    request.on("end", async () => {
+      const { status = 200, times = 99, isHeld = false } = JSON.parse(body);
       const retries = Number(request.headers["x-requeue-retry-count"] ?? 0);
       const answer = retries < times ? status : 200;
-      setTimeout(() => response.writeHead(answer, answer === 429 ? { "retry-after": "2" } : {}).end(), wait);
+      if (isHeld) await released;
+      response.writeHead(answer, answer === 429 ? { "retry-after": "2" } : {}).end();
     });
   });
   server.listen(port, "127.0.0.1");
@@ -74,7 +78,7 @@ async function target(port = 0) {
     server.closeAllConnections();
   });
   ends.push(end);
-  return { end, port: server.address().port, url: `http://127.0.0.1:${server.address().port}/orders` };
+  return { end, release, port: server.address().port, url: `http://127.0.0.1:${server.address().port}/orders` };
 }
 
 async function sqs() {
@@ -310,17 +314,18 @@ test("a worker that ends waits for a redrive of its page, and tells its result",
 
 test("the page says at the end of a worker what may come again, as the terminal does", async () => {
   const [queues, shop] = [await sqs(), await target()];
-  const args = ["work", "--ui=0", "--shutdown-timeout", "4s", "--queue-url", queues.queue, "--target-url", shop.url];
+  const args = ["work", "--ui=0", "--shutdown-timeout", "10s", "--queue-url", queues.queue, "--target-url", shop.url];
   const { page: url, child } = await start(args, ["page"], { AWS_ENDPOINT_URL_SQS: queues.endpoint });
   const page = await open(url);
   await world.send(queues, queues.queue, [body({ status: 400 })]);
   await page.getByText("dead-lettered", { exact: true }).first().waitFor(PATIENCE);
-  await world.send(queues, queues.queue, Array.from({ length: 5 }, () => body({ wait: 1_500 })));
+  await world.send(queues, queues.queue, Array.from({ length: 5 }, () => body({ isHeld: true })));
   await messages(page, "in a call").first().waitFor(PATIENCE);
   const ended = once(child, "exit");
   queues.child.kill("SIGSTOP");
   child.kill("SIGINT");
   await page.getByText(/^ending: .* left$/).waitFor(PATIENCE);
+  shop.release();
   await page.getByText(/^note: done or copied, but not confirmed as deleted: [1-5] messages?, which SQS may deliver again/).waitFor(PATIENCE);
   await page.getByText("dead-lettered: 400 ×1").waitFor(PATIENCE);
   assert.deepEqual(await ended, [0, null]);
