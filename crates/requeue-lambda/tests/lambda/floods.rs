@@ -190,9 +190,9 @@ async fn frames_without_end_cost_little_memory_and_no_healthy_neighbour() {
         let begun = Instant::now();
         let (batch, ended) = stage.invoke(&mut function, TIMEOUT).await;
         assert_eq!(batch.message_ids().len(), FLOODS.len() * 11);
-        // Nearly always each flood ends by its bound, within a second. On a busy machine one may last
-        // for the timeout of its message, and no longer.
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        // Nearly always each flood ends by its bound, within a second. On a busy machine some may last
+        // for the timeout of their message; if all did, the batch would take longer than its timeout.
+        assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
         assert!(matches!(ended, Ended::Response(_)), "{ended:?}: {}", function.stop().await);
         let grown = peak_memory(function.pid().unwrap()) - before;
         println!("at concurrency {concurrency}: {grown} KiB more than before");
