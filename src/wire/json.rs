@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use memchr::memchr_iter;
 use serde::Serialize;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -56,13 +57,11 @@ pub(super) fn plain_integer(text: &str) -> Option<u64> {
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// The characters that JSON text may hold unescaped and SQS refuses. The control characters, which
-/// SQS refuses as well, are escaped in all JSON.
-const REFUSED: [char; 2] = ['\u{FFFE}', '\u{FFFF}'];
-
-/// Whether SQS would refuse a message with this JSON text.
+/// Whether SQS would refuse a message with this JSON text: U+FFFE and U+FFFF are the characters that
+/// JSON may hold unescaped and SQS refuses. The control characters are escaped in all JSON.
 pub(super) fn is_refused(json: &str) -> bool {
-    REFUSED.into_iter().any(|character| json.contains(character))
+    let json = json.as_bytes();
+    memchr_iter(0xEF, json).any(|at| matches!(json[at..], [_, 0xBF, 0xBE | 0xBF, ..]))
 }
 
 /// Appends `value` as JSON text that SQS accepts. A forbidden character can only be part of a

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
+use memchr::{memchr, memmem::Finder};
 
 use super::json;
 
@@ -35,14 +35,17 @@ impl Name {
     }
 }
 
-/// The beginning of the names without which no body has a count or is ours, and that of an escape by
-/// which one may be written.
-static SIGNS: LazyLock<[Finder<'static>; 2]> =
-    LazyLock::new(|| ["retry", "\\u00"].map(Finder::new));
+/// The beginning of the names without which no body has a count or is ours.
+static RETRY: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("retry"));
+/// The beginning of an escape by which such a name may be written.
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 
 /// Whether a body may hold a count or a state.
 pub(super) fn may_hold_names(body: &str) -> bool {
-    SIGNS.iter().any(|sign| sign.find(body.as_bytes()).is_some())
+    let body = body.as_bytes();
+    // The search for one byte costs a quarter of that for a text.
+    RETRY.find(body).is_some()
+        || memchr(b'\\', body).is_some_and(|at| ESCAPE.find(&body[at..]).is_some())
 }
 
 /// The field of an envelope that holds the payload.
