@@ -1,5 +1,7 @@
 //! The endpoint of a service, by the settings and AWS's partitions.
 
+use std::sync::LazyLock;
+
 use aws_sdk_sqs::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_types::SdkConfig;
@@ -77,6 +79,9 @@ impl Endpoint {
     }
 }
 
+/// Kept, since it holds a copy of AWS's list of regions.
+static RESOLVER: LazyLock<DefaultResolver> = LazyLock::new(DefaultResolver::new);
+
 async fn sqs(
     region: &str,
     fips: bool,
@@ -89,7 +94,7 @@ async fn sqs(
         .use_dual_stack(ipv6)
         .set_endpoint(given)
         .build()?;
-    Ok(DefaultResolver::new().resolve_endpoint(&params).await?.url().to_owned())
+    Ok(RESOLVER.resolve_endpoint(&params).await?.url().to_owned())
 }
 
 /// The host of a service in the region and the partition where SQS has this URL. In us-gov, the
