@@ -136,7 +136,7 @@ variable "client_key" {
 }
 
 variable "secret_arns" {
-  description = "ARNs of the Secrets Manager secrets that other settings name. An ARN ends in a hyphen and six characters; leave out :json-key:version-stage:version-id."
+  description = "ARNs of the secrets that settings name, to the hyphen and six characters at their end."
   type        = list(string)
   default     = []
   nullable    = false
@@ -147,7 +147,7 @@ variable "secret_arns" {
 }
 
 variable "parameter_arns" {
-  description = "ARNs of the SSM parameters that other settings name, without :version or :label."
+  description = "ARNs of the SSM parameters that settings name, without :version or :label."
   type        = list(string)
   default     = []
   nullable    = false
@@ -235,7 +235,7 @@ variable "mode" {
 # Function
 
 variable "memory_size" {
-  description = "MB of memory. The function's share of a processor grows with it."
+  description = "MB of memory. The share of a processor grows with it."
   type        = number
   default     = 256
   nullable    = false
@@ -257,7 +257,7 @@ variable "function_timeout" {
 }
 
 variable "batch_size" {
-  description = "Most messages in one invocation. More than 10 need a batching_window."
+  description = "Most messages in one invocation; more than 10 need a batching_window."
   type        = number
   default     = 10
   nullable    = false
@@ -268,7 +268,7 @@ variable "batch_size" {
 }
 
 variable "batching_window" {
-  description = "Seconds that Lambda gathers messages for a batch; 0 with fifo."
+  description = "Seconds that Lambda gathers a batch; 0 with fifo."
   type        = number
   default     = 0
   nullable    = false
@@ -279,7 +279,7 @@ variable "batching_window" {
 }
 
 variable "maximum_concurrency" {
-  description = "Most batches at a time. The target gets at most this many times message_concurrency calls at once."
+  description = "Most batches at a time, each with up to message_concurrency calls."
   type        = number
   default     = 10
   nullable    = false
@@ -290,7 +290,7 @@ variable "maximum_concurrency" {
 }
 
 variable "maximum_pollers" {
-  description = "Lambda's provisioned mode: the most event pollers, each with up to ten batches at a time. maximum_concurrency then does not count. Lambda bills every poller by the hour. 0: no provisioned mode."
+  description = "Provisioned mode: most event pollers, each with up to ten batches, and billed by the hour. maximum_concurrency then does not count. 0: none."
   type        = number
   default     = 0
   nullable    = false
@@ -301,7 +301,7 @@ variable "maximum_pollers" {
 }
 
 variable "minimum_pollers" {
-  description = "Event pollers that maximum_pollers keeps ready at all times."
+  description = "Pollers that are always ready in provisioned mode."
   type        = number
   default     = 2
   nullable    = false
@@ -319,7 +319,7 @@ variable "reserve_concurrency" {
 }
 
 variable "log_retention_days" {
-  description = "Days that CloudWatch keeps the log lines."
+  description = "Days that CloudWatch keeps the log."
   type        = number
   default     = 30
   nullable    = false
@@ -332,7 +332,7 @@ variable "log_retention_days" {
 # Network and role
 
 variable "subnet_ids" {
-  description = "Subnets of the function, with security_group_ids. They need a route to the target (for target_function, to Lambda), to SQS and to the services of the secrets. Empty: no VPC."
+  description = "Subnets with a route to the target (target_function: to Lambda), SQS and the services of the secrets. Empty: no VPC."
   type        = list(string)
   default     = []
   nullable    = false
@@ -343,7 +343,7 @@ variable "subnet_ids" {
 }
 
 variable "security_group_ids" {
-  description = "Security groups of the function in the VPC. They must allow TCP to port 443."
+  description = "Security groups in the VPC, which allow TCP to port 443."
   type        = list(string)
   default     = []
   nullable    = false
@@ -420,7 +420,7 @@ variable "other_kms_key_arns" {
 # Monitoring
 
 variable "monitoring" {
-  description = "Alarms and dashboard to create. A month costs about 3 USD for the dashboard, beyond an account's first three. It costs about 1 USD for the eight alarms, which read ten metrics at 0.10 USD."
+  description = "Alarms and dashboard. A month costs about 1 USD for the eight alarms, and 3 USD for a dashboard beyond the account's first three."
   type        = string
   default     = "alarms-and-dashboard"
   nullable    = false
@@ -431,7 +431,7 @@ variable "monitoring" {
 }
 
 variable "max_queue_depth" {
-  description = "An alarm fires when more messages than this wait to be received; those that wait for their retry do not count."
+  description = "An alarm fires when more messages than this wait to be received; those that wait for a retry do not count."
   type        = number
   default     = 5000
   nullable    = false
@@ -442,7 +442,7 @@ variable "max_queue_depth" {
 }
 
 variable "max_message_age_seconds" {
-  description = "An alarm fires when a message is older, all its retries included. Raise it if the policy usually waits longer, for example for a daily quota."
+  description = "An alarm fires when a message is older, retries included. Raise it for a policy with longer waits, such as a daily quota."
   type        = number
   default     = 900
   nullable    = false
@@ -453,7 +453,7 @@ variable "max_message_age_seconds" {
 }
 
 variable "alarm_email" {
-  description = "E-mail address that is notified when an alarm starts and ends. Its owner must confirm a first mail, also after a change; until then it gets none. If this and alarm_topic_arn are empty, alarms only change state."
+  description = "E-mail address that alarms notify. Its owner must confirm a first mail, also after a change. Without this and alarm_topic_arn, alarms only change state."
   type        = string
   default     = ""
   nullable    = false
@@ -464,7 +464,7 @@ variable "alarm_email" {
 }
 
 variable "alarm_topic_arn" {
-  description = "ARN of an SNS topic that is notified when an alarm starts and ends. Its policy must allow sns:Publish to cloudwatch.amazonaws.com. An encrypted topic needs your own KMS key, whose policy allows that service kms:Decrypt and kms:GenerateDataKey*. Empty: none."
+  description = "ARN of an SNS topic that alarms notify. Its policy must allow sns:Publish to cloudwatch.amazonaws.com. An encrypted topic needs your own KMS key, whose policy allows that service kms:Decrypt and kms:GenerateDataKey*. Empty: none."
   type        = string
   default     = ""
   nullable    = false
