@@ -40,23 +40,23 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | The policy document: JSON, or the path of a file with it. `requeue-lambda` also takes the ARN of a parameter or secret with it. | the keys in `docs/reference/policy.md` | the preset `standard` |
-    /// | `REQUEUE_CONCURRENCY` | The highest number of handlers at once. | 1 to 1,000 | 10 |
-    /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | seconds, 0.001 to 5,400 | 30 |
-    /// | `REQUEUE_RESERVE_SECONDS` | Time at the end of an invocation for settling, at most a quarter of it. | seconds, 0.001 to 5,400 | 5 |
-    /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits for its next attempt: in a copy, or by its visibility. | `copy`, `visibility` | `copy` |
-    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object. With `never`, such a message waits by its visibility, and gets `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
-    /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. | `on`, `off` | `on` |
-    /// | `REQUEUE_TRUSTED_SENDERS` | Requeue believes the retry fields in a body from these senders alone, by SQS's `SenderId`. The list has to name the principal of this process, as `own` or by its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: Requeue believes every sender |
-    /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue. With `redrive`, SQS moves the message; with `annotate`, SQS moves a copy with the reason; with `direct`, the function sends that copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
-    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`, and of no other. | URL of an SQS queue | none: needed by `direct` |
-    /// | `REQUEUE_DETAIL_TEXT` | Whether dead letters (`annotate`, `direct`) have up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
-    /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
-    /// | `REQUEUE_TABLE` | A DynamoDB table for a rate limit, a pause and a circuit of all execution environments, for `idempotency`, and with `direct` for exact attempts. It needs the library's feature `table`, which `requeue-lambda` has. | name or ARN of a table whose only key is the string `id` | none: each keeps limit, pause and circuit alone |
-    /// | `REQUEUE_NAMESPACE` | A part of the key of each item, so that several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
-    /// | `REQUEUE_MAX_ENVIRONMENTS` | The most execution environments at once. While the table does not respond, each may make `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
-    /// | `REQUEUE_METRICS` | Whether each batch writes its metrics, in CloudWatch's embedded metric format. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
-    /// | `REQUEUE_SERVICE` | The dimension `Service` of the metrics. | 1 to 255 printable ASCII characters, not all blank; the first is not a colon | the function's name; `requeue` elsewhere |
+    /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | the keys in `docs/reference/policy.md` | the preset `standard` |
+    /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
+    /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | 0.001 to 5,400 | 30 |
+    /// | `REQUEUE_RESERVE_SECONDS` | Time to settle at the end of an invocation, at most a quarter of it. | 0.001 to 5,400 | 5 |
+    /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits: in a copy, or by its visibility. | `copy`, `visibility` | `copy` |
+    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object; otherwise it waits by its visibility, for `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
+    /// | `REQUEUE_PRODUCER_LIMITS` | Whether `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their message. | `on`, `off` | `on` |
+    /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. The list must name this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`) | none: every sender |
+    /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue: SQS moves it, SQS moves a copy with the reason, or the function sends that copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
+    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue, with `direct` only. | an SQS URL | none: needed by `direct` |
+    /// | `REQUEUE_DETAIL_TEXT` | Whether dead letters with a reason have up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
+    /// | `REQUEUE_MODE` | `report`, for emergencies, only classifies and logs failures; each message has `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
+    /// | `REQUEUE_TABLE` | DynamoDB table for a rate limit, a pause and a circuit of all execution environments, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: each keeps its own |
+    /// | `REQUEUE_NAMESPACE` | Part of each item's key: several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
+    /// | `REQUEUE_MAX_ENVIRONMENTS` | Execution environments at most. While the table does not respond, each makes `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
+    /// | `REQUEUE_METRICS` | Whether each batch writes its metrics. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
+    /// | `REQUEUE_SERVICE` | The metrics' dimension `Service`. | 1 to 255 printable ASCII characters, not all blank, no colon first | the function's name; `requeue` elsewhere |
     /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row. | `Allow`, `Terminate` | `Terminate` |
     ///
     /// The other variables that begin with `REQUEUE_` are for delivery to a URL or a function, by

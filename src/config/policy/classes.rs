@@ -90,19 +90,19 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     default: Entry::default,
     keys: keys! { Entry:
         "baseDelay", Placed(DELAY) => base,
-            "The first delay in seconds. Not allowed beside a list.";
+            "First delay in seconds; not beside a list.";
         "maxDelay", Placed(DELAY) => max_delay,
-            "The longest delay in seconds.";
+            "Longest delay in seconds.";
         "multiplier", Placed(FACTOR) => multiplier,
-            "The factor by which an exponential delay grows. Not allowed beside another backoff.";
+            "Growth of an exponential delay; not beside another backoff.";
         "backoff", Placed(Backoffs) => backoff,
             "As in the document.";
         "jitter", Placed(Jitters) => jitter,
-            "As in the document. decorrelated needs the backoff exponential.";
+            "As in the document; decorrelated needs exponential.";
         "maxRetries", Maybe(COPIES) => max_retries,
-            "The most retries by failures of this class, within the document's.";
+            "Most retries by failures of this class, within the document's.";
         "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
-            "As in the document. It replaces the document's value.";
+            "As in the document, whose value it replaces.";
     },
 };
 

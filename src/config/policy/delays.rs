@@ -131,7 +131,7 @@ macro_rules! call_keys {
                 "baseDelay", Maybe(PAUSE) => base, $base;
                 "maxDelay", Maybe(PAUSE) => max_delay, $longest;
                 "multiplier", Maybe(FACTOR) => multiplier,
-                    "The factor by which the pause grows. Default: 2.";
+                    "Growth of the pause. Default: 2.";
                 "jitter", Maybe(Jitters) => jitter, $jitter;
             },
         }
@@ -139,17 +139,17 @@ macro_rules! call_keys {
 }
 
 pub(super) const SETTLING: KeyTable<CallValues> = call_keys!(
-    "The most attempts, the first one included. Default: 5.",
-    "The first pause in seconds. Default: 0.1.",
-    "The longest pause in seconds. Default: 5.",
-    "How Requeue spreads a pause. Default: {\"proportional\": 0.1}."
+    "Most attempts, the first included. Default: 5.",
+    "First pause in seconds. Default: 0.1.",
+    "Longest pause in seconds. Default: 5.",
+    "Random spread of a pause. Default: {\"proportional\": 0.1}."
 );
 
 pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
-    "The failures in a row after which the log has an error, and a worker does not start. Default: 3.",
-    "The first pause in seconds. Default: 0.5.",
-    "The longest pause in seconds. Default: 10.",
-    "How Requeue spreads a pause. Default: {\"proportional\": 0.2}."
+    "Failures in a row until an error in the log, and no start of a worker. Default: 3.",
+    "First pause in seconds. Default: 0.5.",
+    "Longest pause in seconds. Default: 10.",
+    "Random spread of a pause. Default: {\"proportional\": 0.2}."
 );
 
 impl Calls {

@@ -112,69 +112,69 @@ pub struct QueueConfig {
 /// The keys of a policy, be it that of all queues or of one.
 const POLICY: Keys<Document> = keys! { Document:
     "preset", Presets => preset,
-        "The built-in policy that the other keys change. Default: standard.";
+        "The built-in policy to start from. Default: standard.";
     "maxRetries", COPIES => policy.max_retries,
-        "The most retries of a message, shared by all classes.";
+        "Most retries of a message, of all classes together.";
     "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
-        "The factor by which an exponential delay grows.";
+        "Growth of an exponential delay.";
     "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
-        "The longest delay of each class without a maxDelay. It does not bound a list.";
+        "Longest delay of a class without maxDelay; no bound of a list.";
     "backoff", Placed(Backoffs) => globals.backoff,
-        "How delays grow from the baseDelay of the class: a word, or a list of delays whose last one repeats.";
+        "Growth of the delays from baseDelay: a word, or a list whose last delay repeats.";
     "jitter", Placed(Jitters) => globals.jitter,
-        "How Requeue spreads a delay, after the cut to the longest one.";
+        "Random spread of a delay.";
     "jitterPercentage", Placed(SHARE) => jitter_percentage,
-        "Another name for the jitter {\"proportional\": p}. Not allowed beside jitter.";
+        "Short for jitter {\"proportional\": p}; not beside jitter.";
     "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
-        "The age, from the first receive, up to which Requeue retries a message.";
+        "Age from the first receive up to which Requeue retries.";
     "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-        "The longest delay that a failure may name (Retry-After); Requeue cuts longer ones.";
+        "Longest delay that a failure may name (Retry-After).";
     "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
-        "The age, from the first send, at which Requeue dead-letters a message without a call.";
+        "Age from the first send at which Requeue dead-letters without a call.";
     "maxDeferrals", COPIES => policy.max_deferrals,
-        "The most deferrals of a message in a row. Then Requeue calls the handler.";
+        "Most deferrals in a row; then Requeue calls the handler.";
     "maxDeferralSeconds", DELAY => policy.max_deferral,
-        "The longest deferral; jitter can double it. Default: 60.";
+        "Longest deferral; jitter can double it. Default: 60.";
     "maxPostponements", COPIES => policy.max_postponements,
-        "How often in a row the handler may postpone a message. Default: 1000.";
+        "Most postponements by the handler in a row. Default: 1000.";
     "maxPauseSeconds", PAUSES => policy.max_pause,
-        "The longest pause of a scope after a failure that names a delay. Then one message probes. Default: 60.";
+        "Longest pause after a failure that names a delay; then one message probes. Default: 60.";
     "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
-        "When Requeue stops calling a downstream service that fails.";
+        "When Requeue stops calling a failing service.";
     "rateLimit", Maybe(Limit) => limited,
-        "The calls that a downstream service takes, for each scope. Other messages wait, and use no retry. Default: no limit.";
+        "Calls that a scope's service takes; other messages wait without using a retry.";
     "limits", Maybe(LimitList) => limits,
-        "Several rate limits, all of which a message passes: one of all messages, and up to two with a key. Not allowed beside rateLimit.";
+        "Several rate limits: one of all messages, and up to two with a key; not beside rateLimit.";
     "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
-        "Calls the handler once for each event, by the table of REQUEUE_TABLE. Default: no.";
+        "Calls the handler once for each event; needs REQUEUE_TABLE.";
     "errorConfigs", Entries => entries,
-        "The delays and budgets of single classes.";
+        "Delays and budgets of classes.";
     "rules", Maybe(RuleList) => rules,
-        "Your own rules for the class of a failure. They come before the built-in ones, and the first match wins.";
+        "Your rules for a failure's class. The first match wins.";
     "queueConfig", QUEUE => queue,
-        "The settings of your queue, for requeue check and schedule. Requeue does not apply them.";
+        "Your queue's settings; only requeue check and schedule read them.";
 };
 
 /// The other keys of the document itself.
 const OF_ALL: Keys<Document> = keys! { Document:
     "$schema", Ignored => ignored,
-        "Where an editor finds this schema. Requeue ignores it.";
+        "Read by editors only.";
     "sqsCalls", Calls::Settling => policy.sqs_calls,
-        "How Requeue repeats its own calls to SQS that fail; off means one attempt.";
+        "Repeats of failed calls to SQS; off: one attempt.";
     "receiveCalls", Calls::Receiving => policy.receive_calls,
-        "How a worker repeats a receive that fails, as long as it runs.";
+        "A worker's repeats of a failed receive.";
     "queues", Queues => queues,
-        "The policies of single queues, by the queue's name. An entry is a policy of its own: a key that it leaves out has the value of the preset, and not that of the document. rules, timeoutSeconds, concurrency and deadLetter have those of all queues.";
+        "A policy of its own for a queue, by name. A key that it lacks has the preset's value, not the document's; but rules, timeoutSeconds, concurrency and deadLetter are those of all queues.";
 };
 
 /// The other keys of the entry of one queue. Those of the document count for the whole process.
 const OF_ONE: Keys<Document> = keys! { Document:
     "timeoutSeconds", Maybe(RUN) => timeout,
-        "The longest run of one handler. Default: REQUEUE_TIMEOUT_SECONDS.";
+        "Longest run of one handler. Default: REQUEUE_TIMEOUT_SECONDS.";
     "concurrency", Maybe(HANDLERS) => concurrency,
-        "The highest number of handlers at once, in a batch of this queue or in a worker on it. Default: REQUEUE_CONCURRENCY.";
+        "Most handlers at once, in a batch of this queue or a worker on it. Default: REQUEUE_CONCURRENCY.";
     "deadLetter", Maybe(DeadLetters) => dead_letter,
-        "How a dead-lettered message reaches the dead-letter queue: redrive, annotate, or for the mode direct the URL of the dead-letter queue. Default: REQUEUE_DEAD_LETTER.";
+        "How dead letters reach their queue; its URL means direct. Default: REQUEUE_DEAD_LETTER.";
 };
 
 /// The keys of the document itself.
@@ -194,9 +194,9 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
         "threshold", FAILURES => threshold,
-            "The failures in a row, of as many messages of a scope, that open the circuit. If some calls succeed, more are needed: with 5, up to 49. Default: 5.";
+            "Failures in a row, of as many messages of a scope, that open the circuit. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
-            "The longest time between two rounds of probes. Default: 30.";
+            "Longest time between two rounds of probes. Default: 30.";
     },
 };
 
@@ -212,11 +212,11 @@ const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     default: Idempotency::default,
     keys: keys! { Idempotency:
         "key", Maybe(Pointer) => key,
-            "The place of the event's name in the body, a text or a number. Without a name, the id of the first delivery counts.";
+            "Place of the event's name in the body; else the first delivery's id counts.";
         "keepSeconds", KEEP => keep,
-            "How long an event counts as done after its success. Default: 1209600, 14 days.";
+            "How long a successful event counts as done. Default: 1209600, 14 days.";
         "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
-            "If the table does not respond: call calls the handler, perhaps twice for one event; defer waits, at most maxDeferrals times. Default: call.";
+            "If the table does not respond: call, perhaps twice, or defer. Default: call.";
     },
 };
 
@@ -227,15 +227,15 @@ const QUEUE: KeyTable<QueueConfig> = KeyTable {
     default: QueueConfig::default,
     keys: keys! { QueueConfig:
         "visibilityTimeout", Maybe(WholeSeconds(Count { min: 0, max: 43_200 })) => visibility_timeout,
-            "How long SQS hides a received message, in seconds.";
+            "Seconds that SQS hides a received message.";
         "messageRetentionPeriod", Maybe(WholeSeconds(Count { min: 60, max: 1_209_600 })) => message_retention,
-            "How long the queue keeps a message, in seconds.";
+            "Seconds that SQS keeps a message.";
         "maxReceiveCount", Maybe(Count { min: 1, max: 1_000 }) => max_receive_count,
-            "After how many receives the redrive policy moves a message.";
+            "Receives after which SQS moves a message.";
         "delaySeconds", Maybe(WholeSeconds(Count { min: 0, max: 900 })) => delay,
-            "How long SQS delays a new message.";
+            "Delay of a new message.";
         "receiveMessageWaitTimeSeconds", Maybe(WholeSeconds(Count { min: 0, max: 20 })) => receive_wait,
-            "How long a receive waits for a message.";
+            "Longest wait of a receive.";
     },
 };
 

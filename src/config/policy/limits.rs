@@ -76,25 +76,25 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     },
     keys: keys! { Limited:
         "key", Maybe(Place) => key,
-            "The place of a value, such as a tenant: the limit is one for each value, and one for all messages without a value.";
+            "Place of a value, such as a tenant, that has this limit for itself.";
         "limit", CALLS => limit.limit,
             "Calls in each period. Required.";
         "periodSeconds", PERIOD => limit.period,
             "The period. Default: 1.";
         "burst", CALLS => limit.burst,
-            "Calls that may come at once after a time without calls. Default: 1.";
+            "Calls at once after a time without calls. Default: 1.";
         "maxReservationSeconds", SLOT_WAIT => limit.max_reservation,
-            "The longest wait inside the function for a call; a longer one is a deferral. Default: 2.";
+            "Longest wait for a call inside the function. Default: 2.";
         "adaptive", Flag => limit.adaptive,
-            "Whether refused calls lower the limit, to a tenth at least, until time without any raises it. Default: false.";
+            "Whether refused calls lower the limit, to a tenth at least. Default: false.";
         "headers", Flag => limit.headers,
-            "Whether the limit follows successful responses that name the rest of an allowance and its renewal, such as X-RateLimit-Remaining and X-RateLimit-Reset: once less than a fifth is left, the calls until then fit into the rest. Default: false.";
+            "Whether rate-limit headers of successful responses slow calls down. Default: false.";
         "units", Maybe(Place) => units,
-            "The place of a message's units, a number of at most limit that is rounded up: the limit counts them instead of calls. Default: each call has one unit.";
+            "Place of a message's units, which count instead of calls.";
         "fairBy", Maybe(Place) => fair_by,
-            "The place of a message's tenant, a text or a number: while several tenants wait, each gets its share of the limit. Messages without a tenant share as one. Default: messages are called in their order.";
+            "Place of a message's tenant: waiting tenants share the limit.";
         "weights", Maybe(Weights) => weights,
-            "The shares of tenants with fairBy, by their values. Default: 1 each.";
+            "Shares of single tenants. Default: 1.";
     },
 };
 

@@ -63,13 +63,13 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
     },
     keys: keys! { RuleEntry:
         "match", Matches => condition,
-            "The conditions. All of them must hold.";
+            "Conditions, all of which must hold.";
         "class", OUTCOMES => effect.class,
-            "The class of the failure.";
+            "The failure's class.";
         "delaySeconds", Maybe(RULED) => effect.delay,
-            "The delay, to which Requeue adds up to a tenth, at most 60 s. It replaces all other delays. With rate-limit and quota it starts a pause. Not allowed with non-retryable.";
+            "Replaces all other delays; not with non-retryable.";
         "reason", Maybe(Label) => effect.reason,
-            "The name of the failure in logs and dead letters, for example outdated-fare. Default: by rules[0], counted from 0.";
+            "The failure's name in logs and dead letters, such as outdated-fare. Default: by rules[0], counted from 0.";
     },
 };
 
@@ -79,13 +79,13 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     default: Match::default,
     keys: keys! { Match:
         "status", Many(Status) => statuses,
-            "The status of the response: a number, 2xx, 3xx, 4xx or 5xx. 200 and 2xx need another condition.";
+            "The response's status. 200 and 2xx need another condition.";
         "code", Many(Code) => codes,
-            "A code in the JSON of the response, of an AWS or gRPC error, or the type of a function's exception.";
+            "A code in the response's JSON, of an AWS or gRPC error, or an exception's type.";
         "header", Header => headers,
-            "Headers of the response: true for any value, or the value in any case.";
+            "Response headers: true for any value, or the value in any case.";
         "words", Many(Phrases) => words,
-            "Whole words in this order, in the body of the response or the text of the error.";
+            "Whole words in this order, in the response's body or the error's text.";
     },
 };
 

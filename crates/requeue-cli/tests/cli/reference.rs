@@ -25,6 +25,17 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
+/// The items of the lists in a text, each on one line.
+fn items(text: &str) -> Vec<String> {
+    let items = text.split("\n- ").skip(1);
+    items.map(|item| item.split("\n\n").next().unwrap().replace("\n  ", " ")).collect()
+}
+
+/// The names in a cell.
+fn names(cell: &str) -> Vec<String> {
+    cell.split(", ").map(plain).collect()
+}
+
 /// A cell without its markup: of a link its text, and no backticks.
 fn plain(cell: &str) -> String {
     let mut plain = String::new();
@@ -324,16 +335,21 @@ fn commands_of(cell: &str, all: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_cli_page_has_each_command_in_the_words_of_its_help() {
+fn the_cli_page_names_each_command_and_a_page_that_shows_it() {
     let page = text("docs/reference/cli.md");
     let rows = rows(section(&page, "## Commands"));
-    let said: BTreeSet<String> = rows.iter().map(|row| plain(row[0])).collect();
-    assert_eq!(said, commands_below("").into_iter().collect());
-    assert_eq!(rows.len(), said.len(), "a command has two rows");
+    let mut said: Vec<String> = rows.iter().flat_map(|row| names(row[0])).collect();
+    said.sort();
+    let all: BTreeSet<String> = commands_below("").into_iter().collect();
+    assert_eq!(said, all.into_iter().collect::<Vec<_>>());
     assert!(said.len() > 12, "{said:?}");
     for row in rows {
-        let help = help_of(&plain(row[0]));
-        assert!(help.starts_with(row[1]), "{} is not: {}", row[0], row[1]);
+        let (_, link) = row[1].split_once("](").unwrap();
+        let link = link.split([')', '#']).next().unwrap();
+        let shows = text(&format!("docs/reference/{link}"));
+        for name in names(row[0]) {
+            assert!(shows.contains(&format!("requeue {name}")), "{link} lacks {name}");
+        }
     }
 }
 
@@ -342,14 +358,16 @@ fn the_shared_options_of_the_cli_page_are_those_of_the_commands() {
     let page = text("docs/reference/cli.md");
     let all: BTreeSet<String> = commands_below("").into_iter().collect();
     let rows = rows(section(&page, "## Shared options"));
-    assert!(rows.len() >= 5, "{rows:?}");
-    for row in rows {
-        let option = plain(row[0]);
+    assert!(rows.len() >= 4, "{rows:?}");
+    for (option, commands) in rows
+        .iter()
+        .flat_map(|row: &Vec<&str>| names(row[0]).into_iter().map(|option| (option, row[1])))
+    {
         // Their option of this name is the name of a new queue.
         let others = ["serve", "event"].map(str::to_owned).into_iter().collect();
         let known = if option == "--queue" { &all - &others } else { all.clone() };
         let with_it = known.into_iter().filter(|command| has_option(command, &option));
-        assert_eq!(commands_of(row[1], &all), with_it.collect(), "{option}");
+        assert_eq!(commands_of(commands, &all), with_it.collect(), "{option}");
     }
 }
 
@@ -448,12 +466,18 @@ fn the_metrics_of_the_page_are_those_of_the_code() {
     assert!(body(&code, "fn of_class(self)").contains(r#"[("RetryDelay", Unit::Seconds,"#));
     let all = metrics("fn of_queue(self)");
     let table = section(&page, "## Metrics").split("\n### ").next().unwrap();
-    let rows: Vec<Vec<&str>> = rows(table).into_iter().filter(|row| row.len() == 4).collect();
-    let said = |row: &Vec<&str>| (plain(row[0]), row[1].to_owned());
-    let names: BTreeSet<_> = rows.iter().map(said).collect();
-    assert_eq!(names, all.iter().cloned().collect());
-    let also: BTreeSet<_> = rows.iter().filter(|row| row[2] == "yes").map(said).collect();
-    assert_eq!(also, by_class);
+    // The meaning of a metric that is no count begins with its unit.
+    let said = rows(table).into_iter().flat_map(|row| {
+        let first = row[1].split(' ').next().unwrap();
+        let unit = if first.to_lowercase().ends_with("seconds") { first } else { "Count" };
+        names(row[0]).into_iter().map(|name| (name, unit.to_owned())).collect::<Vec<_>>()
+    });
+    assert_eq!(said.collect::<BTreeSet<_>>(), all.iter().cloned().collect());
+    assert!(by_class.is_subset(&all.iter().cloned().collect()));
+    let also: Vec<String> = by_class.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (last, others) = also.split_last().unwrap();
+    let also = format!("{} and {last} also have `Class`.", others.join(", "));
+    assert!(page.lines().collect::<Vec<_>>().join(" ").contains(&also), "{also}");
 
     // A class without retries is never requeued.
     let (queue, classes) = (all.len(), 3 * by_class.len() + by_class.len() - 2);
@@ -475,17 +499,21 @@ fn the_words_of_the_log_are_those_of_the_code() {
     let page = text("docs/reference/metrics.md");
     let code = text("src/disposition.rs");
     let completed = quoted(body(&text("src/report.rs"), "pub fn reason("));
-    let mut words = BTreeSet::from([("requeue".to_owned(), String::new())]);
-    words.extend(completed.into_iter().map(|why| ("complete".to_owned(), why)));
+    let both = section(&page, "## `disposition` and `reason`");
+    let rows_of = rows(both);
+    let said: BTreeSet<_> = rows_of.iter().map(|row| plain(row[0])).collect();
+    assert_eq!(said, as_str(&code, "Disposition").into_iter().collect());
+    let complete = rows_of.iter().find(|row| row[0] == "`complete`").unwrap();
+    assert!(!completed.is_empty());
+    completed.iter().for_each(|why| assert!(complete[1].contains(&format!("`{why}`")), "{why}"));
     for (disposition, why) in
         [("defer", "Deferral"), ("release", "ReleaseReason"), ("dead-letter", "DeadLetterReason")]
     {
-        assert!(as_str(&code, "Disposition").contains(&disposition.to_owned()));
-        words.extend(as_str(&code, why).into_iter().map(|why| (disposition.to_owned(), why)));
+        let said = items(section(&page, &format!("### `{disposition}`")))
+            .into_iter()
+            .flat_map(|item| names(item.split(": ").next().unwrap()));
+        assert_eq!(said.collect::<BTreeSet<_>>(), as_str(&code, why).into_iter().collect());
     }
-    let table = section(&page, "## `disposition` and `reason`");
-    let said = rows(table).into_iter().map(|row| (plain(row[0]), plain(row[1])));
-    assert_eq!(said.collect::<BTreeSet<_>>(), words);
 
     let said = rows(section(&page, "## `settlement`")).into_iter().map(|row| plain(row[0]));
     let words = as_str(&text("src/report.rs"), "Settlement");
@@ -556,13 +584,15 @@ fn the_log_lines_of_the_page_are_those_of_the_code() {
     let telemetry = text("src/telemetry/mod.rs");
     let batch = rows(section(&page, "### Fields of `batch`"))
         .iter()
-        .flat_map(|row| row[0].split(", ").map(plain).collect::<Vec<_>>())
+        .flat_map(|row| names(row[0]))
         .collect();
     let is_batch = |line: &(&str, String, BTreeSet<String>)| line.1 == "batch";
     let at = lines.iter().position(is_batch).unwrap();
     assert_eq!(lines.remove(at).2, batch);
-    let message: BTreeSet<String> =
-        rows(section(&page, "### Fields of `message`")).iter().map(|row| plain(row[0])).collect();
+    let message: BTreeSet<String> = rows(section(&page, "### Fields of `message`"))
+        .iter()
+        .flat_map(|row| names(row[0]))
+        .collect();
     let (_, event) = telemetry.split_once("$level,\n").unwrap();
     let (event, _) = event.split_once("\"message\"").unwrap();
     let fields = event.lines().filter_map(|line| {
@@ -572,8 +602,9 @@ fn the_log_lines_of_the_page_are_those_of_the_code() {
     assert_eq!(fields.collect::<BTreeSet<_>>(), message);
 
     for level in ["### Errors", "### Warnings", "### Information"] {
-        for row in rows(section(&page, level)) {
-            let message = plain(row[0]);
+        for item in items(section(&page, level)) {
+            let (message, rest) = item.strip_prefix('`').unwrap().split_once('`').unwrap();
+            let said = rest.strip_prefix(" (").map_or("", |rest| rest.split(')').next().unwrap());
             let is_it = |line: &(&str, String, BTreeSet<String>)| {
                 line.0 == level
                     && match message.strip_suffix('…') {
@@ -584,7 +615,7 @@ fn the_log_lines_of_the_page_are_those_of_the_code() {
             let at = lines.iter().position(is_it);
             let (_, message, fields) =
                 lines.remove(at.unwrap_or_else(|| panic!("{level}: no log line has: {message}")));
-            let said = row[1].split(", ").map(plain).filter(|field| !field.is_empty());
+            let said = names(said).into_iter().filter(|field| !field.is_empty());
             assert_eq!(said.collect::<BTreeSet<_>>(), fields, "{message}");
         }
     }

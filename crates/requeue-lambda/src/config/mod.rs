@@ -22,23 +22,23 @@ mod tests;
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
-/// | `REQUEUE_TARGET_URL` | Where `requeue-lambda` and `requeue work` send each message. | `https` URL; `http` to a loopback host only | none: both need it, or a function |
-/// | `REQUEUE_TARGET_FUNCTION` | The Lambda function that `requeue-lambda` and `requeue work` invoke with the messages, instead of a URL. | name, `name:alias`, `name:version` or ARN | none: both need it, or a URL |
-/// | `REQUEUE_MESSAGES_PER_CALL` | The most messages in one invocation of the target function. | 1 to 10,000 | 10 |
+/// | `REQUEUE_TARGET_URL` | Receiver of each message of `requeue-lambda` and `requeue work`. | `https` URL; `http` to a loopback host | none: both need it, or a function |
+/// | `REQUEUE_TARGET_FUNCTION` | The function that `requeue-lambda` and `requeue work` invoke. | name, `name:alias`, `name:version` or ARN | none: both need it, or a URL |
+/// | `REQUEUE_MESSAGES_PER_CALL` | Most messages in one invocation of it. | 1 to 10,000 | 10 |
 /// | `REQUEUE_ALLOW_HTTP` | Allows `http` to any host, in `--target-url` too. | `true`, `false` | `false` |
-/// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows the targets that Requeue otherwise refuses, in `--target-url` too. | `true`, `false` | `false` |
-/// | `REQUEUE_METHOD` | The HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
-/// | `REQUEUE_CONTENT_TYPE` | The `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
-/// | `REQUEUE_HEADERS` | Headers of every request, for example `{"Authorization": "Bearer …"}`. Requeue never prints the values. | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
-/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers, for example `tenant=X-Tenant, trace=X-Trace`. A message with a value that does not fit into a header is non-retryable. | list of `attribute=header`; attributes of the types `String` and `Number` | none |
-/// | `REQUEUE_SCOPE` | Messages with the same value at this place share a pause, a circuit and a rate limit. | name of a message attribute, such as `tenant`; `MessageGroupId`; or a JSON pointer into the body, such as `/account/id` | all messages |
-/// | `REQUEUE_SIGNING_SECRET` | Signs every request as Standard Webhooks specifies. Two secrets, separated by a space, sign side by side. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
-/// | `REQUEUE_CLIENT_CERTIFICATE` | The certificate for mutual TLS, followed by its intermediate certificates. | PEM, or the ARN of a secret that holds it | none |
-/// | `REQUEUE_CLIENT_KEY` | The private key of that certificate. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
-/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | seconds, 0.001 to 5,400 | 5 |
-/// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response, once there is a connection. | seconds, 0.001 to 5,400 | the rest of `REQUEUE_TIMEOUT_SECONDS` |
-/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target has: Node 5 s, nginx 75 s, an Application Load Balancer 60 s. | seconds, 0.001 to 5,400 | 4 |
-/// | `REQUEUE_HTTP_VERSION` | The version of HTTP: the best that the target offers, or HTTP/1.1 alone. | `auto`, `1.1` | `auto` |
+/// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows targets that Requeue refuses, in `--target-url` too. | `true`, `false` | `false` |
+/// | `REQUEUE_METHOD` | HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
+/// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
+/// | `REQUEUE_HEADERS` | Headers of every request, such as `{"Authorization": "Bearer …"}`, never printed. | JSON object of texts, with words or ARNs of secrets; no header that Requeue or HTTP sets | none |
+/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers: `tenant=X-Tenant, trace=X-Trace`. A value that fits into no header makes the message non-retryable. | `attribute=header`, of types `String` and `Number` | none |
+/// | `REQUEUE_SCOPE` | Messages with the same value at this place share a pause, a circuit and a rate limit. | a message attribute: `tenant`; `MessageGroupId`; a JSON pointer into the body: `/account/id` | all messages |
+/// | `REQUEUE_SIGNING_SECRET` | Signs by Standard Webhooks; two secrets, separated by a space, sign side by side. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret | none: not signed |
+/// | `REQUEUE_CLIENT_CERTIFICATE` | Certificate for mutual TLS, then its intermediate ones. | PEM, or the ARN of a secret | none |
+/// | `REQUEUE_CLIENT_KEY` | Its private key. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret | none: needed with a certificate |
+/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | 0.001 to 5,400 | 5 |
+/// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response. | 0.001 to 5,400 | the rest of `REQUEUE_TIMEOUT_SECONDS` |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long an unused connection stays. Set less than the target has (Node 5 s, nginx 75 s, Application Load Balancer 60 s). | 0.001 to 5,400 | 4 |
+/// | `REQUEUE_HTTP_VERSION` | The best version that the target offers, or HTTP/1.1 alone. | `auto`, `1.1` | `auto` |
 ///
 /// Read from the environment as well, by [`load`](Self::load), are `HTTPS_PROXY` and `NO_PROXY` as
 /// [`Proxy::new`](crate::Proxy::new) has them, both in lower case too, which wins; and
