@@ -68,13 +68,16 @@ class Commands(unittest.TestCase):
         self.assertEqual([one for one in lines if re.search(r"(^|\s)#", one[1])], [])
         self.assertEqual([(page, name) for page, text in texts.items() for name in re.findall(r"\$\w+:[A-Za-z]\w*", text)], [])
 
-    def test_the_names_that_pages_take_from_terraform_are_outputs_of_the_module(self):
-        outputs = set(re.findall(r'^output "(\w+)"', (ROOT / "infra" / "terraform" / "outputs.tf").read_text(), re.MULTILINE))
-        runbook = (OPERATE / "runbook.md").read_text()
-        exported = re.findall(r'^output "(\w+)" \{ value = module\.orders\.(\w+) \}$', runbook, re.MULTILINE)
-        (line,) = re.findall(r"^FUNCTION=.*\(output function_name\).*$", runbook, re.MULTILINE)
-        self.assertEqual([(name, name) for name in re.findall(r"output (\w+)", line)], exported)
-        self.assertLessEqual({name for name, _ in exported}, outputs)
+    def test_the_names_that_the_runbook_makes_are_those_of_terraform(self):
+        (line,) = re.findall(r"^FUNCTION=\$STACK .*$", (OPERATE / "runbook.md").read_text(), re.MULTILINE)
+        made = {name: (url or value).replace("$STACK", "${var.name}") for name, url, value in re.findall(r'(\w+)=(?:\$\(url "([^"]+)"\)|(\S+))', line)}
+        module = "".join((ROOT / "infra" / "terraform" / f"{name}.tf").read_text() for name in ("function", "queues"))
+        self.assertEqual(made.pop("FUNCTION"), "${var.name}")
+        self.assertRegex(module, r"function_name = var\.name\n")
+        self.assertIn(f'"{made.pop("LOGS")}"', module)
+        self.assertEqual(list(made), ["QUEUE", "DLQ"])
+        for name in made.values():
+            self.assertIn(f'"{name}${{local.suffix}}"', module)
 
     def test_the_emergency_levers_name_values_that_exist(self):
         text = (OPERATE / "runbook.md").read_text()
