@@ -505,7 +505,9 @@ fn the_words_of_the_log_are_those_of_the_code() {
     assert_eq!(said, as_str(&code, "Disposition").into_iter().collect());
     let complete = rows_of.iter().find(|row| row[0] == "`complete`").unwrap();
     assert!(!completed.is_empty());
-    completed.iter().for_each(|why| assert!(complete[1].contains(&format!("`{why}`")), "{why}"));
+    for why in completed {
+        assert!(complete[1].contains(&format!("`{why}`")), "{why}");
+    }
     for (disposition, why) in
         [("defer", "Deferral"), ("release", "ReleaseReason"), ("dead-letter", "DeadLetterReason")]
     {
