@@ -22,7 +22,7 @@ use Made::{ByHand, FromCode};
 /// The words that each page may have, and a tenth more: a sentence that comes to a page at its limit
 /// takes the place of another one.
 const TARGETS: &[(&str, usize, Made)] = &[
-    ("README.md", 490, ByHand),
+    ("README.md", 480, ByHand),
     ("concepts/classification.md", 1_170, ByHand),
     ("concepts/dead-letters.md", 1_010, ByHand),
     ("concepts/how-it-works.md", 1_380, ByHand),
@@ -33,13 +33,13 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("concepts/strategies.md", 490, ByHand),
     ("operate/cost.md", 1_020, ByHand),
     ("operate/dead-letter-tools.md", 1_970, ByHand),
-    ("operate/deploy.md", 2_490, ByHand),
+    ("operate/deploy.md", 2_480, ByHand),
     ("operate/doctor.md", 770, ByHand),
-    ("operate/first-hour.md", 1_360, ByHand),
+    ("operate/first-hour.md", 1_350, ByHand),
     ("operate/monitoring.md", 1_030, ByHand),
     ("operate/runbook.md", 4_490, ByHand),
     ("operate/upgrade.md", 1_340, ByHand),
-    ("project/comparison.md", 1_140, ByHand),
+    ("project/comparison.md", 1_130, ByHand),
     ("project/decisions.md", 830, ByHand),
     ("project/guarantees.md", 1_440, ByHand),
     ("project/migration.md", 1_650, ByHand),
