@@ -53,11 +53,7 @@ impl Sampler {
     }
 }
 
-impl std::fmt::Debug for Sampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sampler")
-    }
-}
+requeue_sqs::debug_by_name!(Sampler);
 
 /// A time longer than the life of any process, and short enough for every clock to add it to now.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);

@@ -1,6 +1,5 @@
 //! The one trait a user implements; async functions qualify.
 
-use std::fmt;
 use std::future::Future;
 
 use crate::failure::Failure;
@@ -218,11 +217,7 @@ pub struct Scoped<H, F> {
     scope: F,
 }
 
-impl<H, F> fmt::Debug for Scoped<H, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scoped").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(Scoped<H, F>);
 
 // A compiler error about a function would list each adapter.
 #[diagnostic::do_not_recommend]

@@ -2,7 +2,6 @@
 //! freezes the environment between invocations, and a peer or a NAT gateway then forgets its
 //! connections. It knows no service.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -151,11 +150,7 @@ impl HttpClient for Connections {
     }
 }
 
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connections")
-    }
-}
+requeue_sqs::debug_by_name!(Connections);
 
 /// Notes the end of each request.
 struct Connector {
@@ -184,11 +179,7 @@ impl HttpConnector for Connector {
     }
 }
 
-impl fmt::Debug for Connector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connector").field(&self.inner).finish()
-    }
-}
+requeue_sqs::debug_by_name!(Connector);
 
 /// The end of a request, also if nobody waits for it any more. If one connection is dead, the others
 /// may be too, and the next try must not meet them.

@@ -1,8 +1,8 @@
 //! Credentials that are read anew when a service refuses them. The SDK keeps the text of the profile
 //! file for ever, and other credentials until the end that they had when it read them.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fmt, mem};
 
 use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
@@ -20,15 +20,9 @@ use futures_util::future::BoxFuture;
 
 /// The beginnings of the codes by which a service refuses credentials. Source: common errors of
 /// AWS's services. With one half of a new file, the signature is wrong.
-const REFUSALS: [&str; 7] = [
-    "ExpiredToken",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSignature",
-    "InvalidToken",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClient",
-];
+const REFUSALS: &str = "\
+    ExpiredToken InvalidAccessKeyId InvalidClientTokenId InvalidSignature InvalidToken \
+    SignatureDoesNotMatch UnrecognizedClient";
 
 /// The credentials of AWS's environment. Those that a program sets itself stay as they are.
 #[derive(Clone)]
@@ -77,7 +71,7 @@ impl Credentials {
         let body = body.into_bytes();
         let text = String::from_utf8_lossy(&body);
         let header = response.headers().get("x-amzn-errortype").unwrap_or_default();
-        if REFUSALS.iter().any(|code| text.contains(code) || header.starts_with(code)) {
+        if REFUSALS.split(' ').any(|code| text.contains(code) || header.starts_with(code)) {
             let mut known = self.known();
             known.are_refused = true;
             known.cache = IdentityCache::lazy().build();
@@ -116,8 +110,4 @@ impl ResolveCachedIdentity for Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials")
-    }
-}
+requeue_sqs::debug_by_name!(Credentials);

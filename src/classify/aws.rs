@@ -11,95 +11,44 @@ use super::io;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
-/// retry classifier.
-const CODES: [(FailureClass, &str, &[&str]); 6] = [
+/// retry classifier. After an expired token or request, the SDK fetches new credentials or corrects its
+/// clock before the next attempt.
+const CODES: [((FailureClass, &str), &str); 6] = [
     (
-        FailureClass::RateLimit,
-        "throttled",
-        &[
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "RequestThrottledException",
-            "RequestThrottled",
-            "KmsThrottled",
-            "TooManyRequestsException",
-            "ProvisionedThroughputExceededException",
-            "TransactionInProgressException",
-            "RequestLimitExceeded",
-            "BandwidthLimitExceeded",
-            "LimitExceededException",
-            "SlowDown",
-            "PriorRequestNotComplete",
-            "EC2ThrottledException",
-        ],
+        (FailureClass::RateLimit, "throttled"),
+        "Throttling ThrottlingException ThrottledException RequestThrottledException \
+        RequestThrottled KmsThrottled TooManyRequestsException \
+        ProvisionedThroughputExceededException TransactionInProgressException \
+        RequestLimitExceeded BandwidthLimitExceeded LimitExceededException SlowDown \
+        PriorRequestNotComplete EC2ThrottledException",
     ),
-    (FailureClass::Quota, "quota", &["ServiceQuotaExceededException", "ServiceQuotaExceeded"]),
-    (FailureClass::Temporary, "transient", &OF_SERVICE),
+    ((FailureClass::Quota, "quota"), "ServiceQuotaExceededException ServiceQuotaExceeded"),
+    ((FailureClass::Temporary, "transient"), OF_SERVICE),
     (
-        FailureClass::Temporary,
-        "transient",
-        &[
-            "InternalError",
-            "InternalFailure",
-            "InternalServerError",
-            "InternalServerException",
-            "InternalServiceError",
-            "ServiceException",
-            // The SDK fetches new credentials or corrects its clock before the next attempt.
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "RequestExpired",
-            "RequestTimeTooSkewed",
-        ],
+        (FailureClass::Temporary, "transient"),
+        "InternalError InternalFailure InternalServerError InternalServerException \
+        InternalServiceError ServiceException ExpiredToken ExpiredTokenException RequestExpired \
+        RequestTimeTooSkewed",
     ),
     (
-        FailureClass::NonRetryable,
-        "access denied",
-        &[
-            "AccessDenied",
-            "AccessDeniedException",
-            "AuthFailure",
-            "InvalidClientTokenId",
-            "InvalidSecurity",
-            "KmsAccessDenied",
-            "NotAuthorized",
-            "NotAuthorizedException",
-            "SignatureDoesNotMatch",
-            "UnauthorizedOperation",
-            "UnrecognizedClientException",
-        ],
+        (FailureClass::NonRetryable, "access denied"),
+        "AccessDenied AccessDeniedException AuthFailure InvalidClientTokenId InvalidSecurity \
+        KmsAccessDenied NotAuthorized NotAuthorizedException SignatureDoesNotMatch \
+        UnauthorizedOperation UnrecognizedClientException",
     ),
     (
-        FailureClass::NonRetryable,
-        "refused",
-        &[
-            "ConditionalCheckFailedException",
-            "InvalidParameterException",
-            "InvalidParameterValue",
-            "InvalidParameterValueException",
-            "InvalidRequestException",
-            "NoSuchBucket",
-            "NoSuchKey",
-            "NonExistentQueue",
-            "QueueDoesNotExist",
-            "RequestEntityTooLargeException",
-            "ResourceNotFoundException",
-            "UnsupportedOperation",
-            "ValidationError",
-            "ValidationException",
-        ],
+        (FailureClass::NonRetryable, "refused"),
+        "ConditionalCheckFailedException InvalidParameterException InvalidParameterValue \
+        InvalidParameterValueException InvalidRequestException NoSuchBucket NoSuchKey \
+        NonExistentQueue QueueDoesNotExist RequestEntityTooLargeException \
+        ResourceNotFoundException UnsupportedOperation ValidationError ValidationException",
     ),
 ];
 
 /// Codes that say that the service does not work, whatever the request.
-const OF_SERVICE: [&str; 5] = [
-    "RequestTimeout",
-    "RequestTimeoutException",
-    "ServiceUnavailable",
-    "ServiceUnavailableException",
-    "ModelNotReadyException",
-];
+const OF_SERVICE: &str = "\
+    RequestTimeout RequestTimeoutException ServiceUnavailable ServiceUnavailableException \
+    ModelNotReadyException";
 
 /// The class of a code, with or without the text that a protocol puts around it:
 /// `com.amazon.coral.service#ThrottlingException:http://…`,
@@ -122,10 +71,10 @@ pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item 
 
 /// The class of the first code in the table that `is_it` picks.
 pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
-    CODES.iter().find_map(|(class, meaning, codes)| {
-        let code = codes.iter().find(|code| is_it(code))?;
+    CODES.iter().find_map(|((class, meaning), codes)| {
+        let code = codes.split(' ').find(|code| is_it(code))?;
         let failure = Failure::new(*class, Evidence::Typed, format_args!("{meaning}: {code}"));
-        Some(if OF_SERVICE.contains(code) { failure.service_down() } else { failure })
+        Some(if *codes == OF_SERVICE { failure.service_down() } else { failure })
     })
 }
 
@@ -159,14 +108,14 @@ mod tests {
 
     #[test]
     fn the_page_has_each_code() {
-        for (class, _, codes) in CODES {
-            for code in codes {
+        for ((class, _), codes) in CODES {
+            for code in codes.split(' ') {
                 super::super::tests::assert_on_page(code, class);
             }
         }
         for (word, class) in super::super::tests::words_on_page("An error of the AWS SDK") {
-            let is_there = |row: &(FailureClass, &str, &[&str])| {
-                row.0.as_str() == class && row.2.contains(&word)
+            let is_there = |((of, _), codes): &((FailureClass, &str), &str)| {
+                of.as_str() == class && codes.split(' ').any(|code| code == word)
             };
             assert!(CODES.iter().any(is_there), "the code has no {word} as {class}");
         }

@@ -8,81 +8,32 @@ use serde_json::Value;
 use super::Response;
 use super::{code, doubt, retry_after, rules, status};
 
-/// The fields below which services describe an error, or list several.
-const NESTED: [&str; 12] = [
-    "error",
-    "errors",
-    "details",
-    "detail",
-    "extensions",
-    "root_cause",
-    "fault",
-    // SOAP's and Intuit's names
-    "Error",
-    "Errors",
-    "Fault",
-    // NetSuite
-    "o:errorDetails",
-    // Dropbox
-    "reason",
-];
+/// The fields below which services describe an error, or list several; then the names of SOAP and
+/// Intuit, of NetSuite, and of Dropbox.
+const NESTED: &str = "\
+    error errors details detail extensions root_cause fault Error Errors Fault o:errorDetails \
+    reason";
 /// Errors at a deeper level tell nothing new, nor do those after so many in a list.
 const MAX_LEVELS: usize = 5;
 const MAX_LISTED: usize = 10;
 
-/// The fields whose text may be a reason, or the code of a user's rule.
-const WORDS: [&str; 17] = [
-    "reason",
-    "code",
-    "status",
-    "errorCode",
-    "errorType",
-    "error_code",
-    "error_type",
-    "errorcode",
-    "type",
-    "category",
-    "name",
-    "issue",
-    "id",
-    ".tag",
-    "ECODE",
-    "o:errorCode",
-    // MYOB
-    "Name",
-];
+/// The fields whose text may be a reason, or the code of a user's rule. The last one is MYOB's.
+const WORDS: &str = "\
+    reason code status errorCode errorType error_code error_type errorcode type category name \
+    issue id .tag ECODE o:errorCode Name";
 
 /// The fields below which a service tells which parts of the request are wrong, and the fields that
 /// repeat the name of such a part there. A text of the request must not choose the class.
 const OF_REQUEST: [&str; 4] = ["details", "detail", "errors", "Errors"];
 const ECHOED: [&str; 2] = ["name", "id"];
 
-/// The fields in which an error may say its HTTP status.
-const STATUSES: [&str; 9] = [
-    "code",
-    "status",
-    "statusCode",
-    "status_code",
-    "httpStatus",
-    "http_status",
-    "httpCode",
-    "http_code",
-    // Telegram
-    "error_code",
-];
+/// The fields in which an error may say its HTTP status. The last one is Telegram's.
+const STATUSES: &str = "\
+    code status statusCode status_code httpStatus http_status httpCode http_code error_code";
 
 /// The fields in which an error may say what failed, in words.
-const TEXTS: [&str; 9] = [
-    "message",
-    "detail",
-    "error_description",
-    "errorMessage",
-    "error_message",
-    "description",
-    "msg",
-    "Message",
-    "title",
-];
+const TEXTS: &str = "\
+    message detail error_description errorMessage error_message description msg Message title";
 /// The longest body of another kind that is an error's message.
 const MAX_TEXT: usize = 1_024;
 
@@ -144,8 +95,8 @@ impl Details {
             let text = value.as_str().map(str::to_owned);
             text.or_else(|| value.as_i64().map(|code| code.to_string()))
         };
-        let is_echoed = |name: &&&str| is_of_request && ECHOED.contains(*name);
-        let (echoed, names): (Vec<&str>, Vec<&str>) = WORDS.iter().partition(is_echoed);
+        let is_echoed = |name: &&str| is_of_request && ECHOED.contains(name);
+        let (echoed, names): (Vec<&str>, Vec<&str>) = WORDS.split(' ').partition(is_echoed);
         self.echoed.extend(echoed.into_iter().filter_map(|name| word(&error[name])));
         let fields = names.into_iter().map(|name| &error[name]);
         self.words.extend([error].into_iter().chain(fields).filter_map(word));
@@ -181,7 +132,7 @@ impl Details {
         self.delay = self.delay.or_else(delay).or_else(seconds);
         // GraphQL Yoga, and a data source of Apollo
         let places = [&error["http"]["status"], &error["response"]["status"]];
-        let said = STATUSES.iter().map(|name| &error[*name]).chain(places).find_map(said_status);
+        let said = STATUSES.split(' ').map(|name| &error[name]).chain(places).find_map(said_status);
         self.said_status = self.said_status.or(said.filter(|_| !error["fbtrace_id"].is_string()));
         if error["fbtrace_id"].is_string() {
             let code = &error["code"];
@@ -215,7 +166,7 @@ impl Details {
 
 /// The words of an error, of which a code is none.
 fn text(error: &Value) -> Option<String> {
-    let mut fields = TEXTS.iter().map(|name| &error[*name]).chain([error]);
+    let mut fields = TEXTS.split(' ').map(|name| &error[name]).chain([error]);
     fields.find_map(|field| field.as_str().filter(|text| text.contains(' '))).map(str::to_owned)
 }
 
@@ -261,10 +212,10 @@ fn errors(body: &Value) -> Vec<(&Value, bool)> {
     let mut errors = Vec::new();
     for _ in 0..MAX_LEVELS {
         let below = level.iter().flat_map(|(error, is_of_request)| {
-            NESTED.iter().flat_map(move |name| {
-                let is_of_request = *is_of_request || OF_REQUEST.contains(name);
-                each(&error[*name])
-                    .filter(|below| below.is_object() || *name == "error")
+            NESTED.split(' ').flat_map(move |name| {
+                let is_of_request = *is_of_request || OF_REQUEST.contains(&name);
+                each(&error[name])
+                    .filter(move |below| below.is_object() || name == "error")
                     .map(move |below| (below, is_of_request))
             })
         });

@@ -16,17 +16,8 @@ const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 
 /// The fields that name an error, the most specific first.
-const NAMES: [&str; 9] = [
-    "code",
-    "reason",
-    "errorCode",
-    "errorType",
-    "error_code",
-    "errorcode",
-    "error_type",
-    "ECODE",
-    "o:errorCode",
-];
+const NAMES: &str = "\
+    code reason errorCode errorType error_code errorcode error_type ECODE o:errorCode";
 
 /// Words that any error may have.
 const EMPTY: [&str; 6] = ["error", "errors", "fail", "failed", "failure", "error.list"];
@@ -46,7 +37,7 @@ pub(super) fn of_errors(status: u16, errors: &[&Value]) -> Option<String> {
         presentable(&tags).map(str::to_owned)
     };
     NAMES
-        .into_iter()
+        .split(' ')
         .find_map(field)
         .or_else(|| errors.iter().find_map(category))
         .or_else(|| errors.iter().find_map(|error| of_problem_type(&error["type"])))

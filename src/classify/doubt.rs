@@ -22,33 +22,15 @@ const GRPC: [i32; 3] = [1, 4, 14];
 /// `idempotency_key_in_use`.
 const CODES: [&str; 4] = ["timeout", "timedout", "inprogress", "keyinuse"];
 /// Words of a connection that had been open, besides those of [`Words::say_lost`].
-const LOST: [&str; 8] = [
-    "deadlineexceeded",
-    "deadline expired",
-    "connection lost",
-    "closed connection",
-    "closed the connection unexpectedly",
-    "unexpected eof",
-    "stream error",
-    "connection error",
-];
+const LOST: &str = "\
+    deadlineexceeded|deadline expired|connection lost|closed connection|\
+    closed the connection unexpectedly|unexpected eof|stream error|connection error";
 /// Without a connection, nothing was handed over.
-const NOT_CONNECTED: [&str; 14] = [
-    "client error connect",
-    "connect error",
-    "error trying to connect",
-    "error connecting",
-    "failed to connect",
-    "could not connect",
-    "unable to connect",
-    "connect timeout",
-    "connect timed out",
-    "connecttimeout",
-    "connection refused",
-    "dns error",
-    "failed to lookup address information",
-    "pool timed out",
-];
+const NOT_CONNECTED: &str = "\
+    client error connect|connect error|error trying to connect|error connecting|\
+    failed to connect|could not connect|unable to connect|connect timeout|connect timed out|\
+    connecttimeout|connection refused|dns error|failed to lookup address information|\
+    pool timed out";
 
 pub(super) fn of_status(status: u16) -> bool {
     STATUSES.contains(&status)
@@ -71,9 +53,9 @@ pub(super) fn of_error(error: &(dyn Error + 'static)) -> bool {
             || level.downcast_ref().map(Exception::name).is_some_and(of_code)
             || level.downcast_ref().and_then(ErrorMetadata::code).is_some_and(of_code)
     };
-    !words.hold_any(&NOT_CONNECTED)
+    !words.hold_any(NOT_CONNECTED)
         && (chain(error).any(by_type)
-            || words.hold_any(&LOST)
+            || words.hold_any(LOST)
             || words.say_lost()
             || words.status_number().is_some_and(of_status))
 }

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use super::exception::Exception;
-use super::text::{self, Service, Words};
+use super::text::{self, Meaning, Service, Words};
 use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::failure::{Evidence, Failure, FailureClass};
 use names::{NAMES, PARTS};
@@ -64,14 +64,14 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
         .or_else(|| words.status())
         .or_else(|| by_words(&words, &MESSAGES))?;
     // `Error code: 429 - You exceeded your current quota` says which limit it is.
-    let may_be_quota = failure.class() == RateLimit && !words.hold_any(&PER_TIME);
+    let may_be_quota = failure.class() == RateLimit && !words.hold_any(PER_TIME);
     let quota = || words.quota_or_rate_limit().filter(|limit| limit.class() == Quota);
     Some(if may_be_quota { quota().unwrap_or(failure) } else { failure })
 }
 
 /// A limit with one of these words passes soon, whatever else the message calls it.
-const PER_TIME: [&str; 6] =
-    ["per minute", "per second", "per min", "perminute", "persecond", "rate limit exceeded"];
+const PER_TIME: &str = "\
+    per minute|per second|per min|perminute|persecond|rate limit exceeded";
 
 /// The class of a name, a code or a status.
 fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> {
@@ -91,7 +91,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
         (if service == Up { failure } else { failure.service_down() }).doubted(service == Lost)
     };
     // Its name says where it is found, and its text what failed: .NET has one of the two for TLS.
-    let is_tls = folded.contains("authentication") && words.hold_any(&TLS);
+    let is_tls = folded.contains("authentication") && words.hold_any(TLS);
     if is_tls {
         return Some(typed(Temporary, Down, "certificate not accepted"));
     }
@@ -103,9 +103,8 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
             if is_file { (Temporary, Up, "file access") } else { refused };
         return Some(typed(class, service, meaning));
     }
-    if let Some((class, service, meaning, _)) =
-        NAMES.iter().find(|row| row.3.split(' ').any(|known| known.eq_ignore_ascii_case(&folded)))
-    {
+    let is_named = |row: &&(_, &str)| row.1.split(' ').any(|it| it.eq_ignore_ascii_case(&folded));
+    if let Some(((class, service, meaning), _)) = NAMES.iter().find(is_named) {
         return Some(typed(*class, *service, meaning));
     }
     if let Some(known) = aws::by_code(name) {
@@ -116,12 +115,12 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     }
     if is_json(&folded, words) {
         let is_response = exception.codes().any(|code| code.starts_with("requests."));
-        let is_other = is_response || words.hold_any(&NO_JSON);
+        let is_other = is_response || words.hold_any(NO_JSON);
         let class = if is_other { Temporary } else { NonRetryable };
         return Some(typed(class, Up, "no JSON"));
     }
-    let part = PARTS.iter().find(|row| row.3.split(' ').any(|part| folded.contains(part)));
-    if let Some((class, service, meaning, _)) = part {
+    let part = PARTS.iter().find(|row| row.1.split(' ').any(|part| folded.contains(part)));
+    if let Some(((class, service, meaning), _)) = part {
         // A row that this one refers to may be inserted later.
         let is_early = *meaning == "constraint violated" && words.hold("foreign key")
             || folded.contains("foreignkey");
@@ -130,19 +129,14 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     grpc::of_type(name).map(Failure::from_grpc)
 }
 
-const TLS: [&str; 5] = ["certificate", "remote certificate", "ssl", "tls", "handshake"];
+const TLS: &str = "\
+    certificate|remote certificate|ssl|tls|handshake";
 
 /// Words of parsers about a response that is an error page, or empty. A message of the queue is neither.
-const NO_JSON: [&str; 8] = [
-    "html",
-    "doctype",
-    "expecting value line 1 column 1 char 0",
-    "unexpected end of json input",
-    "no content to map due to end of input",
-    "the input does not contain any json tokens",
-    "character code 60",
-    "is an invalid start of a value path linenumber 0 bytepositioninline 0",
-];
+const NO_JSON: &str = "\
+    html|doctype|expecting value line 1 column 1 char 0|unexpected end of json input|\
+    no content to map due to end of input|the input does not contain any json tokens|\
+    character code 60|is an invalid start of a value path linenumber 0 bytepositioninline 0";
 
 /// Whether it is the exception of a JSON parser, of whatever language.
 fn is_json(folded: &str, words: &Words) -> bool {
@@ -181,77 +175,40 @@ fn leading_status(message: &str) -> Option<u16> {
     begins(message.trim_start()).or_else(|| before_status.iter().find_map(after))
 }
 
-type ByWords = (FailureClass, Service, &'static str, &'static [&'static str]);
-
 /// Words of a limit, which come before the status beside them: AWS throttles with 400, too.
-const LIMITS: [ByWords; 1] = [(
-    RateLimit,
-    Up,
-    "rate limit",
-    &[
-        "reduce your request rate",
-        "throughput exceeds the current capacity",
-        "request was throttled",
-    ],
+const LIMITS: [(Meaning, &str); 1] = [(
+    (RateLimit, Up, "rate limit"),
+    "reduce your request rate|throughput exceeds the current capacity|request was throttled",
 )];
 
 /// Words that only exceptions of a function have, after all else.
-const MESSAGES: [ByWords; 4] = [
+const MESSAGES: [(Meaning, &str); 4] = [
     // Node's codes of the system, undici
     (
-        Temporary,
-        Lost,
-        "connection lost",
-        &[
-            "epipe",
-            "etimedout",
-            "esockettimedout",
-            "econnaborted",
-            "other side closed",
-            "server disconnected",
-        ],
+        (Temporary, Lost, "connection lost"),
+        "epipe|etimedout|esockettimedout|econnaborted|other side closed|server disconnected",
     ),
     // Node; fetch; OpenAI and Anthropic; the AWS SDK for Java; .NET; botocore; aiohttp
     (
-        Temporary,
-        Down,
-        "service not reached",
-        &[
-            "econnrefused",
-            "ehostunreach",
-            "enetunreach",
-            "eai again",
-            "fetch failed",
-            "connection error",
-            "with our connection to stripe",
-            "unable to execute http request",
-            "ssl connection could not be established",
-            "could not connect",
-            "cannot connect",
-            "can t connect",
-            "server has gone away",
-            "lost connection",
-            "connection terminated",
-            "server closed the connection",
-            "connection is closed",
-            "no such host is known",
-        ],
+        (Temporary, Down, "service not reached"),
+        "econnrefused|ehostunreach|enetunreach|eai again|fetch failed|connection error|\
+        with our connection to stripe|unable to execute http request|\
+        ssl connection could not be established|could not connect|cannot connect|can t connect|\
+        server has gone away|lost connection|connection terminated|server closed the connection|\
+        connection is closed|no such host is known",
     ),
-    (Temporary, Up, "busy", &["deadlock", "deadlock detected", "could not serialize access"]),
+    ((Temporary, Up, "busy"), "deadlock|deadlock detected|could not serialize access"),
     (
-        NonRetryable,
-        Up,
-        "constraint violated",
-        &["e11000", "violates unique constraint", "violates check constraint", "duplicate entry"],
+        (NonRetryable, Up, "constraint violated"),
+        "e11000|violates unique constraint|violates check constraint|duplicate entry",
     ),
 ];
 
-fn by_words(words: &Words, table: &[ByWords]) -> Option<Failure> {
-    table.iter().find(|row| words.hold_any(row.3)).map(|(class, service, meaning, _)| {
-        let failure = Failure::new(*class, Evidence::Text, meaning);
-        let failure = if *service == Up { failure } else { failure.service_down() };
-        failure.doubted(*service == Lost)
-    })
+fn by_words(words: &Words, table: &[(Meaning, &str)]) -> Option<Failure> {
+    let ((class, service, meaning), _) = table.iter().find(|row| words.hold_any(row.1))?;
+    let failure = Failure::new(*class, Evidence::Text, meaning);
+    let failure = if *service == Up { failure } else { failure.service_down() };
+    Some(failure.doubted(*service == Lost))
 }
 
 /// Names that wrap a response, or anything: the code, the status or the words in the message count.

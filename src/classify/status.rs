@@ -43,83 +43,26 @@ pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {
 /// one of the same class. Sources: `google.rpc.Code`; Connect protocol, Error codes; Apollo Server,
 /// Built-in error codes; Shopify GraphQL Admin API, Status and error codes; Slack Web API, Errors;
 /// JSON-RPC 2.0, Error object; EIP-1474, Error codes.
-const NAMES: [(u16, &[&str]); 14] = [
+const NAMES: [(u16, &str); 14] = [
     (
         400,
-        &[
-            "badrequest",
-            "invalidargument",
-            "failedprecondition",
-            "outofrange",
-            "baduserinput",
-            "graphqlparsefailed",
-            "graphqlvalidationfailed",
-            "persistedquerynotfound",
-            "persistedquerynotsupported",
-            "operationresolutionfailure",
-            "maxcostexceeded",
-            "invalidarguments",
-            "32700",
-            "32600",
-            "32601",
-            "32602",
-        ],
+        "badrequest invalidargument failedprecondition outofrange baduserinput graphqlparsefailed \
+        graphqlvalidationfailed persistedquerynotfound persistedquerynotsupported \
+        operationresolutionfailure maxcostexceeded invalidarguments 32700 32600 32601 32602",
     ),
-    (
-        401,
-        &[
-            "unauthenticated",
-            "unauthorized",
-            "invalidauth",
-            "notauthed",
-            "tokenrevoked",
-            "tokenexpired",
-        ],
-    ),
-    (
-        403,
-        &[
-            "forbidden",
-            "permissiondenied",
-            "accessdenied",
-            "accountinactive",
-            "missingscope",
-            "shopinactive",
-        ],
-    ),
-    (404, &["notfound", "channelnotfound", "usernotfound"]),
-    (405, &["methodnotallowed"]),
-    (409, &["conflict", "alreadyexists"]),
-    (413, &["payloadtoolarge", "contenttoolarge", "msgtoolong"]),
-    (422, &["unprocessableentity", "unprocessablecontent", "dataloss"]),
-    (
-        429,
-        &[
-            "resourceexhausted",
-            "toomanyrequests",
-            "ratelimited",
-            "ratelimitexceeded",
-            "throttled",
-            "32005",
-        ],
-    ),
-    (
-        500,
-        &[
-            "internal",
-            "internalerror",
-            "internalservererror",
-            "unknown",
-            "cancelled",
-            "aborted",
-            "fatalerror",
-            "32603",
-        ],
-    ),
-    (501, &["unimplemented", "notimplemented"]),
-    (502, &["badgateway"]),
-    (503, &["unavailable", "serviceunavailable"]),
-    (504, &["deadlineexceeded", "gatewaytimeout", "requesttimeout"]),
+    (401, "unauthenticated unauthorized invalidauth notauthed tokenrevoked tokenexpired"),
+    (403, "forbidden permissiondenied accessdenied accountinactive missingscope shopinactive"),
+    (404, "notfound channelnotfound usernotfound"),
+    (405, "methodnotallowed"),
+    (409, "conflict alreadyexists"),
+    (413, "payloadtoolarge contenttoolarge msgtoolong"),
+    (422, "unprocessableentity unprocessablecontent dataloss"),
+    (429, "resourceexhausted toomanyrequests ratelimited ratelimitexceeded throttled 32005"),
+    (500, "internal internalerror internalservererror unknown cancelled aborted fatalerror 32603"),
+    (501, "unimplemented notimplemented"),
+    (502, "badgateway"),
+    (503, "unavailable serviceunavailable"),
+    (504, "deadlineexceeded gatewaytimeout requesttimeout"),
 ];
 
 /// The status for which the name of an error stands, however it is written: `BAD_USER_INPUT`,
@@ -127,7 +70,7 @@ const NAMES: [(u16, &[&str]); 14] = [
 pub(super) fn of_name(name: &str) -> Option<u16> {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let letters = letters.collect::<String>().to_ascii_lowercase();
-    NAMES.iter().find(|row| row.1.contains(&letters.as_str())).map(|row| row.0)
+    NAMES.iter().find(|row| row.1.split(' ').any(|name| name == letters)).map(|row| row.0)
 }
 
 /// A reason: the status, our own words on it, and the error's own code.

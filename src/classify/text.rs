@@ -22,138 +22,69 @@ pub(super) enum Service {
     Lost,
 }
 
-/// Phrases in lower case. The first row that matches wins, so rows with a longer wait come first
-/// and non-retryable rows come last.
-const PHRASES: [(FailureClass, Service, &str, &[&str]); 15] = {
+/// The class of words, what they say of the service, and their name in a reason.
+pub(super) type Meaning = (FailureClass, Service, &'static str);
+
+/// Phrases in lower case, between bars. The first row that matches wins, so rows with a longer wait
+/// come first and non-retryable rows come last.
+const PHRASES: [(Meaning, &str); 15] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     use Service::{Down, Lost, Up};
     [
         (
-            Quota,
-            Up,
-            "quota exceeded",
-            &[
-                "quota exceeded",
-                "exceeded quota",
-                "exceeded your quota",
-                "exceeded your current quota",
-                "insufficient quota",
-                "out of quota",
-                "daily limit exceeded",
-                "quotaexceeded",
-                "dailylimitexceeded",
-            ],
+            (Quota, Up, "quota exceeded"),
+            "quota exceeded|exceeded quota|exceeded your quota|exceeded your current quota|\
+            insufficient quota|out of quota|daily limit exceeded|quotaexceeded|dailylimitexceeded",
         ),
         (
-            RateLimit,
-            Up,
-            "too many requests",
-            &[
-                "too many requests",
-                "rate limit",
-                "rate limited",
-                "rate limit exceeded",
-                "rate exceeded",
-                "ratelimit",
-                "ratelimited",
-                "ratelimitexceeded",
-                "userratelimitexceeded",
-                "request limit exceeded",
-                "resource exhausted",
-                "resourceexhausted",
-                "some resource has been exhausted",
-                "slow down",
-                "throttled",
-                "throttling",
-            ],
+            (RateLimit, Up, "too many requests"),
+            "too many requests|rate limit|rate limited|rate limit exceeded|rate exceeded|\
+            ratelimit|ratelimited|ratelimitexceeded|userratelimitexceeded|request limit exceeded|\
+            resource exhausted|resourceexhausted|some resource has been exhausted|slow down|\
+            throttled|throttling",
         ),
-        (Temporary, Lost, "timed out", &["timed out", "timeout", "time out", "deadline exceeded"]),
-        (Temporary, Down, "connection refused", &["connection refused"]),
-        (Temporary, Lost, "connection reset", &["connection reset", "econnreset", "reset by peer"]),
+        ((Temporary, Lost, "timed out"), "timed out|timeout|time out|deadline exceeded"),
+        ((Temporary, Down, "connection refused"), "connection refused"),
+        ((Temporary, Lost, "connection reset"), "connection reset|econnreset|reset by peer"),
         (
-            Temporary,
-            Lost,
-            "connection closed",
-            &["broken pipe", "connection aborted", "connection closed", "socket hang up"],
+            (Temporary, Lost, "connection closed"),
+            "broken pipe|connection aborted|connection closed|socket hang up",
         ),
         (
-            Temporary,
-            Down,
-            "name not resolved",
-            &[
-                "dns error",
-                "failed to lookup address information",
-                "name or service not known",
-                "host not found",
-                "no such host",
-                "enotfound",
-            ],
+            (Temporary, Down, "name not resolved"),
+            "dns error|failed to lookup address information|name or service not known|\
+            host not found|no such host|enotfound",
         ),
         // A certificate that was not accepted is no fault of the message.
         (
-            Temporary,
-            Down,
-            "certificate not accepted",
-            &[
-                "certificate validation",
-                "certificate verify failed",
-                "ssl validation",
-                "tls validation",
-            ],
+            (Temporary, Down, "certificate not accepted"),
+            "certificate validation|certificate verify failed|ssl validation|tls validation",
         ),
         (
-            Temporary,
-            Down,
-            "temporarily unavailable",
-            &["service unavailable", "temporarily unavailable", "try again later"],
+            (Temporary, Down, "temporarily unavailable"),
+            "service unavailable|temporarily unavailable|try again later",
         ),
-        (Temporary, Down, "bad gateway", &["bad gateway", "gateway timeout"]),
-        (Temporary, Up, "server error", &["internal server error"]),
-        (NonRetryable, Up, "bad request", &["bad request", "unprocessable entity"]),
+        ((Temporary, Down, "bad gateway"), "bad gateway|gateway timeout"),
+        ((Temporary, Up, "server error"), "internal server error"),
+        ((NonRetryable, Up, "bad request"), "bad request|unprocessable entity"),
         (
-            NonRetryable,
-            Up,
-            "validation failed",
-            &["validation error", "validation errors", "validation failed", "failed validation"],
+            (NonRetryable, Up, "validation failed"),
+            "validation error|validation errors|validation failed|failed validation",
         ),
-        (NonRetryable, Up, "unauthorized", &["unauthorized", "unauthenticated"]),
-        (NonRetryable, Up, "forbidden", &["forbidden", "access denied"]),
+        ((NonRetryable, Up, "unauthorized"), "unauthorized|unauthenticated"),
+        ((NonRetryable, Up, "forbidden"), "forbidden|access denied"),
     ]
 };
 
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
 /// A number with its phrase behind it is a status.
-const STATUS_LINES: [&str; 13] = [
-    "400 bad request",
-    "401 unauthorized",
-    "403 forbidden",
-    "404 not found",
-    "408 request timeout",
-    "409 conflict",
-    "410 gone",
-    "422 unprocessable",
-    "429 too many requests",
-    "500 internal server error",
-    "502 bad gateway",
-    "503 service unavailable",
-    "504 gateway timeout",
-];
+const STATUS_LINES: &str = "\
+    400 bad request|401 unauthorized|403 forbidden|404 not found|408 request timeout|\
+    409 conflict|410 gone|422 unprocessable|429 too many requests|500 internal server error|\
+    502 bad gateway|503 service unavailable|504 gateway timeout";
 /// A number before one of these units is an amount and no status.
-const UNITS: [&str; 12] = [
-    "ms",
-    "milliseconds",
-    "s",
-    "sec",
-    "secs",
-    "seconds",
-    "minutes",
-    "bytes",
-    "kb",
-    "items",
-    "times",
-    "records",
-];
+const UNITS: &str = "ms milliseconds s sec secs seconds minutes bytes kb items times records";
 /// The characters of a message that are read. More would be a quoted body.
 const MAX_CHARS: usize = 2_048;
 /// The bytes of a body that are read, for the user's own rules.
@@ -222,23 +153,20 @@ impl Words {
     }
 
     fn phrase(&self, wanted: impl Fn(FailureClass) -> bool) -> Option<Failure> {
-        PHRASES.iter().find(|(class, .., phrases)| wanted(*class) && self.hold_any(phrases)).map(
-            |(class, service, reason, _)| {
-                let failure = Failure::new(*class, Evidence::Text, reason);
-                if *service == Service::Up { failure } else { failure.service_down() }
-            },
-        )
+        let is_it = |row: &&(Meaning, &str)| wanted(row.0.0) && self.hold_any(row.1);
+        let ((class, service, reason), _) = PHRASES.iter().find(is_it)?;
+        let failure = Failure::new(*class, Evidence::Text, reason);
+        Some(if *service == Service::Up { failure } else { failure.service_down() })
     }
 
     /// Whether they say that a connection was lost that had been open.
     pub(super) fn say_lost(&self) -> bool {
-        let lost = |row: &&(_, Service, _, _)| row.1 == Service::Lost;
-        PHRASES.iter().filter(lost).any(|(.., phrases)| self.hold_any(phrases))
+        PHRASES.iter().any(|row| row.0.1 == Service::Lost && self.hold_any(row.1))
     }
 
-    /// Whether one of these phrases occurs.
-    pub(super) fn hold_any(&self, phrases: &[&str]) -> bool {
-        phrases.iter().any(|phrase| self.hold(phrase))
+    /// Whether one of these phrases occurs, which stand between bars.
+    pub(super) fn hold_any(&self, phrases: &str) -> bool {
+        phrases.split('|').any(|phrase| self.hold(phrase))
     }
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
@@ -262,11 +190,13 @@ impl Words {
         let after_its_name = words.iter().enumerate().find_map(|(at, word)| {
             // A version may stand between, as in "HTTP/1.1 503".
             let before = words[..at].iter().rev().find(|word| !is_http_version(word))?;
-            let amount = words.get(at + 1).is_some_and(|unit| UNITS.contains(unit));
+            let amount =
+                words.get(at + 1).is_some_and(|unit| UNITS.split(' ').any(|it| it == *unit));
             (BEFORE_STATUS.contains(before) && !amount).then_some(*word).and_then(status)
         });
-        let with_its_phrase =
-            || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
+        let with_its_phrase = || {
+            STATUS_LINES.split('|').find(|line| self.hold(line)).and_then(|line| status(&line[..3]))
+        };
         after_its_name.or_else(with_its_phrase)
     }
 }

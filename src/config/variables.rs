@@ -18,57 +18,27 @@ const TEST_PREFIX: &str = "REQUEUE_TEST_";
 pub(super) const MAX_SECONDS: f64 = 5_400.0;
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
-const HTTP_NAMES: [&str; 15] = [
-    "TARGET_URL",
-    "ALLOW_HTTP",
-    "ALLOW_LINK_LOCAL",
-    "METHOD",
-    "CONTENT_TYPE",
-    "HEADERS",
-    "ATTRIBUTE_HEADERS",
-    "SCOPE",
-    "SIGNING_SECRET",
-    "CLIENT_CERTIFICATE",
-    "CLIENT_KEY",
-    "CONNECT_TIMEOUT_SECONDS",
-    "READ_TIMEOUT_SECONDS",
-    "IDLE_TIMEOUT_SECONDS",
-    "HTTP_VERSION",
-];
+const HTTP_NAMES: &str = "\
+    TARGET_URL ALLOW_HTTP ALLOW_LINK_LOCAL METHOD CONTENT_TYPE HEADERS ATTRIBUTE_HEADERS SCOPE \
+    SIGNING_SECRET CLIENT_CERTIFICATE CLIENT_KEY CONNECT_TIMEOUT_SECONDS READ_TIMEOUT_SECONDS \
+    IDLE_TIMEOUT_SECONDS HTTP_VERSION";
 
 /// The names of the settings for delivery to a function, without prefix.
-const FUNCTION_NAMES: [&str; 2] = ["TARGET_FUNCTION", "MESSAGES_PER_CALL"];
+const FUNCTION_NAMES: &str = "TARGET_FUNCTION MESSAGES_PER_CALL";
 
 /// The settings for HTTP delivery that a function has too.
 const COMMON_NAMES: [&str; 2] = ["TARGET_URL", "SCOPE"];
 
 /// The names of all other settings.
-const NAMES: [&str; 18] = [
-    "POLICY",
-    "CONCURRENCY",
-    "TIMEOUT_SECONDS",
-    "RESERVE_SECONDS",
-    "STRATEGY",
-    "WRAP",
-    "PRODUCER_LIMITS",
-    "TRUSTED_SENDERS",
-    "DEAD_LETTER",
-    "DEAD_LETTER_QUEUE_URL",
-    "DETAIL_TEXT",
-    "MODE",
-    "TABLE",
-    "NAMESPACE",
-    "MAX_ENVIRONMENTS",
-    "METRICS",
-    "SERVICE",
-    "RECURSIVE_LOOP",
-];
+const NAMES: &str = "\
+    POLICY CONCURRENCY TIMEOUT_SECONDS RESERVE_SECONDS STRATEGY WRAP PRODUCER_LIMITS \
+    TRUSTED_SENDERS DEAD_LETTER DEAD_LETTER_QUEUE_URL DETAIL_TEXT MODE TABLE NAMESPACE \
+    MAX_ENVIRONMENTS METRICS SERVICE RECURSIVE_LOOP";
 
 /// The variables of this process that only delivery to a target reads. They have no effect on a
 /// handler of one's own.
 pub(crate) fn target_variables() -> Vec<String> {
-    let names: Vec<&str> = HTTP_NAMES.into_iter().chain(FUNCTION_NAMES).collect();
-    Variables::from_env().set_of(&names)
+    Variables::from_env().set_of(HTTP_NAMES.split(' ').chain(FUNCTION_NAMES.split(' ')))
 }
 
 /// The variables and their problems. Names are without their prefix. This type is public for
@@ -118,13 +88,12 @@ impl Variables {
     /// their whole names.
     #[must_use]
     pub fn without_effect(&self, has_function: bool) -> Vec<String> {
-        let is_http = |name: &&str| !COMMON_NAMES.contains(name);
-        let http: Vec<&str> = HTTP_NAMES.into_iter().filter(is_http).collect();
-        self.set_of(if has_function { &http } else { &FUNCTION_NAMES })
+        let names = if has_function { HTTP_NAMES } else { FUNCTION_NAMES };
+        self.set_of(names.split(' ').filter(|name| !COMMON_NAMES.contains(name)))
     }
 
-    fn set_of(&self, names: &[&str]) -> Vec<String> {
-        let set = names.iter().filter(|name| self.get(name).is_some());
+    fn set_of<'a>(&self, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+        let set = names.filter(|name| self.get(name).is_some());
         let mut set: Vec<String> = set.map(|name| format!("{PREFIX}{name}")).collect();
         set.sort();
         set
@@ -217,7 +186,7 @@ impl Variables {
     }
 
     fn refuse_unknown(&mut self) {
-        let names = || HTTP_NAMES.into_iter().chain(FUNCTION_NAMES).chain(NAMES);
+        let names = || [HTTP_NAMES, FUNCTION_NAMES, NAMES].into_iter().flat_map(|it| it.split(' '));
         let is_known = |name: &str| {
             name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name))
         };

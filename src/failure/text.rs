@@ -84,20 +84,9 @@ impl ServiceText {
 const LEFT_OUT: &str = "…";
 
 /// Words after which a secret may stand.
-const SECRETS: [&str; 12] = [
-    "bearer",
-    "basic",
-    "token",
-    "key",
-    "apikey",
-    "secret",
-    "password",
-    "passwd",
-    "signature",
-    "credential",
-    "authorization",
-    "cookie",
-];
+const SECRETS: &str = "\
+    bearer basic token key apikey secret password passwd signature credential authorization \
+    cookie";
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty())
@@ -147,7 +136,7 @@ fn long_numbers(words: &[&str]) -> Vec<bool> {
 
 fn names_secret(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_alphanumeric()).to_ascii_lowercase();
-    SECRETS.iter().any(|name| word.ends_with(name))
+    SECRETS.split(' ').any(|name| word.ends_with(name))
 }
 
 /// Whether the word may be an address, a token, or a value with its name.

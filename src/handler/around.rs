@@ -1,6 +1,5 @@
 //! A handler around another one, and a handler of any type.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,11 +57,7 @@ pub struct Around<H, F> {
     around: F,
 }
 
-impl<H, F> fmt::Debug for Around<H, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Around").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(Around<H, F>);
 
 #[diagnostic::do_not_recommend]
 impl<H, F, T, R, E> Handler<T> for Around<H, F>
@@ -154,11 +149,7 @@ impl<T> Clone for BoxHandler<T> {
     }
 }
 
-impl<T> fmt::Debug for BoxHandler<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxHandler").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(BoxHandler<T>);
 
 #[diagnostic::do_not_recommend]
 impl<T: 'static> Handler<T> for BoxHandler<T> {

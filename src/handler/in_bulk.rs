@@ -1,6 +1,5 @@
 //! A handler of several messages in one call, and the adapters between it and [`Handler`].
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -190,11 +189,7 @@ pub fn bulk<B>(handler: B) -> InBulk<B> {
 #[derive(Clone, Copy)]
 pub struct InBulk<B>(B);
 
-impl<B> fmt::Debug for InBulk<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InBulk").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(InBulk<B>);
 
 #[diagnostic::do_not_recommend]
 impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
@@ -233,11 +228,7 @@ pub fn each<H>(handler: H) -> Each<H> {
 #[derive(Clone, Copy)]
 pub struct Each<H>(H);
 
-impl<H> fmt::Debug for Each<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Each").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(Each<H>);
 
 #[diagnostic::do_not_recommend]
 impl<H: Handler<T, Error: Send>, T: Send + 'static> BulkHandler<T> for Each<H> {

@@ -12,20 +12,9 @@ use crate::config::Host;
 
 /// Crates with these names, or with names that begin so, log events, headers, request bodies and
 /// credentials below INFO.
-const DISCREET: [&str; 12] = [
-    "aws_config",
-    "aws_credential_types",
-    "aws_runtime",
-    "aws_sdk_",
-    "aws_sigv4",
-    "aws_smithy_",
-    "h2",
-    "hyper",
-    "lambda_runtime",
-    "reqwest",
-    "rustls",
-    "tower",
-];
+const DISCREET: &str = "\
+    aws_config aws_credential_types aws_runtime aws_sdk_ aws_sigv4 aws_smithy_ h2 hyper \
+    lambda_runtime reqwest rustls tower";
 
 /// Whether a line or a span may be logged without showing a message or a credential. It keeps back
 /// the lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG
@@ -52,7 +41,7 @@ const DISCREET: [&str; 12] = [
 #[must_use]
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO
-        || !DISCREET.iter().any(|name| metadata.target().starts_with(name))
+        || !DISCREET.split(' ').any(|name| metadata.target().starts_with(name))
 }
 
 /// Installs a `tracing` subscriber and a panic hook, unless there is a subscriber already. The

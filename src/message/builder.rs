@@ -113,8 +113,4 @@ impl<T> MessageBuilder<T> {
     }
 }
 
-impl<T> std::fmt::Debug for MessageBuilder<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MessageBuilder").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(MessageBuilder<T>);

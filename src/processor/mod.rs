@@ -44,7 +44,6 @@
 //! knows neither Lambda nor HTTP.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -109,11 +108,7 @@ pub struct BatchProcessor<H, Q, T = Raw> {
     body: PhantomData<fn() -> T>,
 }
 
-impl<H, Q, T> fmt::Debug for BatchProcessor<H, Q, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchProcessor").finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(BatchProcessor<H, Q, T>);
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
 where

@@ -17,6 +17,19 @@ macro_rules! debug_as_display {
     )+};
 }
 
+/// The `Debug` of types that hold code, or values that may be secret: their names alone.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_by_name {
+    ($($name:ident $(<$($of:ident),+>)?),+) => {$(
+        impl $(<$($of),+>)? ::std::fmt::Debug for $name $(<$($of),+>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
 mod port;
 mod record;
 mod error;

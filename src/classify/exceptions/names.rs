@@ -1,236 +1,179 @@
 //! The names of exceptions, as the libraries of the languages have them. Each row says from which its
 //! names come.
 
-use crate::classify::text::Service::{self, Down, Lost, Up};
-use crate::failure::FailureClass::{self, NonRetryable, Quota, RateLimit, Temporary};
-
-/// Class, what it says of the service, words, and names or parts of names between spaces.
-pub(super) type ByName = (FailureClass, Service, &'static str, &'static str);
+use crate::classify::text::Meaning;
+use crate::classify::text::Service::{Down, Lost, Up};
+use crate::failure::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
 /// Names whose parts would mislead, or say nothing, with their class. Some have the same name in
 /// several places; then the class suits all of them.
-pub(super) const NAMES: [ByName; 13] = [
+pub(super) const NAMES: [(Meaning, &str); 13] = [
     // Powertools for AWS Lambda (Python, TypeScript, .NET): FIFO records after one that failed
     (
-        Temporary,
-        Up,
-        "an earlier record failed",
+        (Temporary, Up, "an earlier record failed"),
         "SQSFifoCircuitBreakerError SQSFifoMessageGroupCircuitBreakerError \
-            SqsFifoShortCircuitError SqsFifoMessageGroupShortCircuitError \
-            UnprocessedRecordException CircuitBreakerException",
+        SqsFifoShortCircuitError SqsFifoMessageGroupShortCircuitError UnprocessedRecordException \
+        CircuitBreakerException",
     ),
     // The code or the setup of the function: Python, Node, Java, .NET; botocore; smithy; google.auth
     (
-        Temporary,
-        Down,
-        "broken deployment",
+        (Temporary, Down, "broken deployment"),
         "ImportError ModuleNotFoundError LoadError ClassNotFoundException NoClassDefFoundError \
-            NoSuchMethodError UnsupportedClassVersionError ExceptionInInitializerError \
-            UnsatisfiedLinkError LambdaValidationException TypeInitializationException \
-            TypeLoadException UnexpectedBatchTypeError NoCredentialsError PartialCredentialsError \
-            CredentialRetrievalError NoRegionError CredentialsProviderError \
-            DefaultCredentialsError CredentialUnavailableError CredentialUnavailableException \
-            MissingDependencyException",
+        NoSuchMethodError UnsupportedClassVersionError ExceptionInInitializerError \
+        UnsatisfiedLinkError LambdaValidationException TypeInitializationException \
+        TypeLoadException UnexpectedBatchTypeError NoCredentialsError PartialCredentialsError \
+        CredentialRetrievalError NoRegionError CredentialsProviderError DefaultCredentialsError \
+        CredentialUnavailableError CredentialUnavailableException MissingDependencyException",
     ),
     (
-        Temporary,
-        Up,
-        "out of resources",
+        (Temporary, Up, "out of resources"),
         "MemoryError OutOfMemoryError OutOfMemoryException StackOverflowError NoMemoryError",
     ),
+    // anthropic; kafka
+    ((Quota, Up, "quota exceeded"), "PaymentRequiredError ClusterQuotaExceededException"),
+    // resilience4j; Polly; Slack's Python and Node SDKs; Azure Service Bus; Cosmos DB
     (
-        Quota,
-        Up,
-        "quota exceeded",
-        // anthropic; kafka
-        "PaymentRequiredError ClusterQuotaExceededException",
-    ),
-    (
-        RateLimit,
-        Up,
-        "rate limit",
-        // resilience4j; Polly; Slack's Python and Node SDKs; Azure Service Bus; Cosmos DB
+        (RateLimit, Up, "rate limit"),
         "RequestNotPermitted RateLimiterRejectedException BulkheadRejectedException \
-            ServiceBusServerBusyError ServerBusyException RequestRateTooLargeException",
+        ServiceBusServerBusyError ServerBusyException RequestRateTooLargeException",
     ),
     // Cancelled by a client's own timer: .NET's HttpClient, fetch, smithy, asyncio, Go
     (
-        Temporary,
-        Lost,
-        "cancelled",
+        (Temporary, Lost, "cancelled"),
         "TaskCanceledException OperationCanceledException OperationCancelledException \
-            CancellationException AbortError APIUserAbortError CanceledError CancelledError \
-            RequestAbortedError InterruptedIOException",
+        CancellationException AbortError APIUserAbortError CanceledError CancelledError \
+        RequestAbortedError InterruptedIOException",
     ),
     // Names of a lost connection. httpx; urllib3; http.client; aiohttp; undici; okhttp; Apache
     // HttpClient; java.io; Ruby; pymongo; amqp
     (
-        Temporary,
-        Lost,
-        "connection lost",
+        (Temporary, Lost, "connection lost"),
         "RemoteProtocolError ProtocolError ReadError WriteError CloseError IncompleteRead \
-            IncompleteReadError ChunkedEncodingError InvalidChunkLength BadStatusLine \
-            ClientPayloadError ClientOSError ServiceResponseError ResponseStreamingError EOFError \
-            EOFException StreamResetException NoHttpResponseException TruncatedChunkException \
-            AutoReconnect StreamLostError HTTPParserError PrematureCloseException UnableToSend",
+        IncompleteReadError ChunkedEncodingError InvalidChunkLength BadStatusLine \
+        ClientPayloadError ClientOSError ServiceResponseError ResponseStreamingError EOFError \
+        EOFException StreamResetException NoHttpResponseException TruncatedChunkException \
+        AutoReconnect StreamLostError HTTPParserError PrematureCloseException UnableToSend",
     ),
     // The other side is not reached, or does not work for now. socket; requests; httpx; botocore;
     // azure.core; java.net; Spring; pymongo, MongoDB for Node; ioredis; redis; StackExchange.Redis;
     // amqp; kafka; Prisma; StrangeLoop of Spring Data
     (
-        Temporary,
-        Down,
-        "service not reached",
-        "gaierror herror getaddrinfo MaxRetryError ProxyError TransportError \
-            ServiceRequestError HTTPClientError FetchError UnknownHostException \
-            NoRouteToHostException BindException ResourceAccessException WebClientRequestException \
-            DataAccessResourceFailureException TransientDataAccessResourceException \
-            RecoverableDataAccessException CannotCreateTransactionException NotPrimaryError \
-            MongoServerSelectionError MongoTopologyClosedError MongoServerClosedError \
-            MongoStalePrimaryError PoolClearedOnNetworkError MaxRetriesPerRequestError \
-            ClusterAllFailedError BusyLoadingError ClusterDownError MasterDownError TryAgainError \
-            ReadOnlyError PrismaClientInitializationError PrismaClientRustPanicError \
-            NoBrokersAvailable KafkaJSNumberOfRetriesExceeded NotLeaderForPartitionError \
-            NotLeaderOrFollowerException NotEnoughReplicasException RetriableException \
-            AdminShutdown CrashShutdown CannotConnectNow CallNotPermittedException \
-            IsolatedCircuitException OverloadedError EAIAGAIN ENOTFOUND EHOSTUNREACH ENETUNREACH \
-            EHOSTDOWN ENETDOWN ECONNREFUSED",
+        (Temporary, Down, "service not reached"),
+        "gaierror herror getaddrinfo MaxRetryError ProxyError TransportError ServiceRequestError \
+        HTTPClientError FetchError UnknownHostException NoRouteToHostException BindException \
+        ResourceAccessException WebClientRequestException DataAccessResourceFailureException \
+        TransientDataAccessResourceException RecoverableDataAccessException \
+        CannotCreateTransactionException NotPrimaryError MongoServerSelectionError \
+        MongoTopologyClosedError MongoServerClosedError MongoStalePrimaryError \
+        PoolClearedOnNetworkError MaxRetriesPerRequestError ClusterAllFailedError \
+        BusyLoadingError ClusterDownError MasterDownError TryAgainError ReadOnlyError \
+        PrismaClientInitializationError PrismaClientRustPanicError NoBrokersAvailable \
+        KafkaJSNumberOfRetriesExceeded NotLeaderForPartitionError NotLeaderOrFollowerException \
+        NotEnoughReplicasException RetriableException AdminShutdown CrashShutdown \
+        CannotConnectNow CallNotPermittedException IsolatedCircuitException OverloadedError \
+        EAIAGAIN ENOTFOUND EHOSTUNREACH ENETUNREACH EHOSTDOWN ENETDOWN ECONNREFUSED",
     ),
     (
-        Temporary,
-        Lost,
-        "connection lost",
+        (Temporary, Lost, "connection lost"),
         "ECONNRESET ECONNABORTED EPIPE ENOTCONN ETIMEDOUT ESOCKETTIMEDOUT",
     ),
     // Another transaction, version or lock was in the way. psycopg; asyncpg; Npgsql; hibernate;
     // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again
     (
-        Temporary,
-        Up,
-        "busy",
-        "ConflictError TransactionCanceledException TransactionConflictException \
-            LockNotAvailable LockNotAvailableError CannotAcquireLockException \
-            LockAcquisitionException PessimisticLockException StaleObjectStateException \
-            StaleObjectError StaleDataError LockError WatchError TryAgain \
-            ConcurrentModificationException ResourceInUseException MessageLockLostError \
-            SessionLockLostError ResourceModifiedError",
+        (Temporary, Up, "busy"),
+        "ConflictError TransactionCanceledException TransactionConflictException LockNotAvailable \
+        LockNotAvailableError CannotAcquireLockException LockAcquisitionException \
+        PessimisticLockException StaleObjectStateException StaleObjectError StaleDataError \
+        LockError WatchError TryAgain ConcurrentModificationException ResourceInUseException \
+        MessageLockLostError SessionLockLostError ResourceModifiedError",
     ),
     // The request is at fault. The SDKs of Stripe, OpenAI and Anthropic, Twilio, Slack; DB-API 2.0;
     // Spring; hibernate; Rails; Prisma; zod, joi, yup and ajv; okhttp; kafka
     (
-        NonRetryable,
-        Up,
-        "refused",
+        (NonRetryable, Up, "refused"),
         "CardError CardException StripeCardError IdempotencyError IdempotencyException \
-            StripeIdempotencyError IdempotentParameterMismatchException UnprocessableEntityError \
-            UnprocessableEntity UnprocessableContent NotFound NotFoundError NotFoundException \
-            ResourceNotFoundError ResourceNotFound EntityNotFoundException ModelNotFoundException \
-            QueueDoesNotExistException NoSuchUpload NoSuchBucketException NoSuchKeyException Gone \
-            MethodNotAllowed UnsupportedMediaType MethodNotImplemented RequestTooLargeError \
-            ContentTooLargeError MessageSizeTooLargeError MessageSizeExceededError \
-            RecordTooLargeException DocumentTooLarge DataError ProgrammingError DataException \
-            BadSqlGrammarException SQLSyntaxErrorException SQLDataException RecordInvalid \
-            RecordNotUnique ZodError SchemaError ContentFilterFinishReasonError \
-            LengthFinishReasonError BindingException MethodArgumentNotValidException \
-            ParamMissingException StripeInvalidGrantError SerializationException \
-            SQLNonTransientException NonTransientDataAccessException",
+        StripeIdempotencyError IdempotentParameterMismatchException UnprocessableEntityError \
+        UnprocessableEntity UnprocessableContent NotFound NotFoundError NotFoundException \
+        ResourceNotFoundError ResourceNotFound EntityNotFoundException ModelNotFoundException \
+        QueueDoesNotExistException NoSuchUpload NoSuchBucketException NoSuchKeyException Gone \
+        MethodNotAllowed UnsupportedMediaType MethodNotImplemented RequestTooLargeError \
+        ContentTooLargeError MessageSizeTooLargeError MessageSizeExceededError \
+        RecordTooLargeException DocumentTooLarge DataError ProgrammingError DataException \
+        BadSqlGrammarException SQLSyntaxErrorException SQLDataException RecordInvalid \
+        RecordNotUnique ZodError SchemaError ContentFilterFinishReasonError \
+        LengthFinishReasonError BindingException MethodArgumentNotValidException \
+        ParamMissingException StripeInvalidGrantError SerializationException \
+        SQLNonTransientException NonTransientDataAccessException",
     ),
+    // redis; psycopg; azure.core; google.auth; kafka
     (
-        NonRetryable,
-        Up,
-        "access denied",
-        // redis; psycopg; azure.core; google.auth; kafka
+        (NonRetryable, Up, "access denied"),
         "NoPermissionError InsufficientPrivilege InvalidPassword PermissionException \
-            StripePermissionError InvalidSignatureException ExpiredSignatureError \
-            InvalidTokenError JsonWebTokenError",
+        StripePermissionError InvalidSignatureException ExpiredSignatureError InvalidTokenError \
+        JsonWebTokenError",
     ),
     // Its cause says more; alone it is the end of some retries. tenacity; google.api_core; p-retry
-    (Temporary, Up, "retries used up", "MaxRetriesExceededException RetriesExhaustedError"),
+    ((Temporary, Up, "retries used up"), "MaxRetriesExceededException RetriesExhaustedError"),
 ];
 
 /// Parts of names, of letters in lower case. The first row that matches wins: a timeout of a
 /// connection pool is a timeout.
-pub(super) const PARTS: [ByName; 13] = [
+pub(super) const PARTS: [(Meaning, &str); 13] = [
     (
-        RateLimit,
-        Up,
-        "rate limit",
+        (RateLimit, Up, "rate limit"),
         "throttl ratelimit toomanyrequest requestlimitexceeded throughputexceeded \
-            resourceexhausted slowdown bulkheadfull",
+        resourceexhausted slowdown bulkheadfull",
     ),
     (
-        Quota,
-        Up,
-        "quota exceeded",
+        (Quota, Up, "quota exceeded"),
         "quotaexceeded quotaviolation insufficientquota spendlimit servicequota",
     ),
     (
-        Temporary,
-        Up,
-        "busy",
+        (Temporary, Up, "busy"),
         "deadlock serializationfailure serializationerror optimisticlock pessimisticlock \
-            concurrency sqltransientexception writeconflict locktimeout lockwait",
+        concurrency sqltransientexception writeconflict locktimeout lockwait",
     ),
     (
-        Temporary,
-        Down,
-        "timed out",
-        "connecttimeout connecttimedout connectiontimeout opentimeout pooltimeout \
-            acquiretimeout",
+        (Temporary, Down, "timed out"),
+        "connecttimeout connecttimedout connectiontimeout opentimeout pooltimeout acquiretimeout",
     ),
-    (Temporary, Lost, "timed out", "timeout timedout deadlineexceeded"),
+    ((Temporary, Lost, "timed out"), "timeout timedout deadlineexceeded"),
     (
-        Temporary,
-        Down,
-        "certificate not accepted",
+        (Temporary, Down, "certificate not accepted"),
         "certificate sslerror sslexception sslhandshake sslcert tlserror sslpeer",
     ),
     (
-        Temporary,
-        Lost,
-        "connection lost",
-        "connectionreset connectionaborted connectionclosed connectionlost disconnect \
-            brokenpipe socketclosed connectionshutdown",
+        (Temporary, Lost, "connection lost"),
+        "connectionreset connectionaborted connectionclosed connectionlost disconnect brokenpipe \
+        socketclosed connectionshutdown",
     ),
     (
-        Temporary,
-        Down,
-        "service not reached",
+        (Temporary, Down, "service not reached"),
         "connection connect network socket unreachable nameresolution dnserror proxyauth \
-            brokernotavailable",
+        brokernotavailable",
     ),
     (
-        Temporary,
-        Down,
-        "service down",
+        (Temporary, Down, "service down"),
         "unavailable badgateway overloaded serverbusy notavailable circuitbreaker brokencircuit \
-            circuitopen opencircuit",
+        circuitopen opencircuit",
     ),
     (
-        Temporary,
-        Up,
-        "server error",
+        (Temporary, Up, "server error"),
         "internalserver servererror servicefailure internalfailure internalerror \
-            responsevalidation",
+        responsevalidation",
     ),
     (
-        NonRetryable,
-        Up,
-        "access denied",
+        (NonRetryable, Up, "access denied"),
         "unauthorized unauthenticated authentication authoriz accessdenied accessforbidden \
-            permissiondenied forbidden invalidcredential invalidapikey",
+        permissiondenied forbidden invalidcredential invalidapikey",
     ),
     (
-        NonRetryable,
-        Up,
-        "constraint violated",
+        (NonRetryable, Up, "constraint violated"),
         "integrity constraint violation duplicatekey duplicateentry alreadyexists",
     ),
     (
-        NonRetryable,
-        Up,
-        "invalid",
+        (NonRetryable, Up, "invalid"),
         "validation invalidargument invalidparameter invalidrequest invalidinput invaliddata \
-            badrequest malformed unsupportedoperation",
+        badrequest malformed unsupportedoperation",
     ),
 ];
