@@ -53,6 +53,12 @@ impl Sampler {
     }
 }
 
+impl Default for Sampler {
+    fn default() -> Self {
+        Self::random()
+    }
+}
+
 requeue_sqs::debug_by_name!(Sampler);
 
 /// A time longer than the life of any process, and short enough for every clock to add it to now.

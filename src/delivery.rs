@@ -32,9 +32,7 @@ pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
 
-/// One record after decoding.
 pub(crate) struct Delivery {
-    /// The position in the batch.
     pub(crate) position: usize,
     pub(crate) message_id: Option<String>,
     /// The receipt handle of this delivery first, then those of further deliveries of the same
@@ -85,7 +83,6 @@ pub(crate) struct Delivery {
     payload: String,
 }
 
-/// The settings for reading records.
 #[derive(Default)]
 pub(crate) struct Decoder {
     /// The limit of the count that a producer may claim.
@@ -299,7 +296,6 @@ impl Delivery {
         self.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
-    /// The body as first delivered.
     pub(crate) fn payload(&self) -> &str {
         &self.payload
     }
@@ -369,7 +365,6 @@ impl Delivery {
         let _ = self.counted.set(before);
     }
 
-    /// How often it was deferred.
     pub(crate) fn deferrals(&self) -> u32 {
         self.usage().deferrals()
     }

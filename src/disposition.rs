@@ -251,9 +251,7 @@ impl Deferral {
             Self::SenderUnknown => "sender-unknown",
         }
     }
-}
 
-impl Deferral {
     /// Whether a message waits for longer for this reason if each wait uses a receive.
     pub(crate) const fn is_rarer_by_visibility(self) -> bool {
         match self {

@@ -7,12 +7,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use requeue_sqs::printable::is_printable;
+
 mod class;
-mod detail;
 mod text;
 
 pub use class::{FailureClass, UnknownFailureClass};
-pub(crate) use detail::Detail;
 pub use text::DetailText;
 use text::ServiceText;
 
@@ -317,7 +317,6 @@ impl Failure {
         Self { service, ..self }
     }
 
-    /// Adds words to the detail.
     pub(crate) fn noting(self, words: impl fmt::Display) -> Self {
         Self { detail: Detail::new(format_args!("{}, {words}", self.detail.as_str())), ..self }
     }
@@ -339,6 +338,29 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.class, self.detail())
+    }
+}
+
+/// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS
+/// message and harmless in a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Detail(Box<str>);
+
+impl Detail {
+    const MAX_CHARS: usize = 256;
+    /// The most bytes in UTF-8, and so in JSON: no character of a detail needs a longer escape.
+    pub(crate) const MAX_BYTES: usize = 4 * Self::MAX_CHARS;
+
+    pub(crate) fn new(words: impl fmt::Display) -> Self {
+        let words = words.to_string();
+        let harmless = |c: char| {
+            if is_printable(c) && !matches!(c, '\u{FFFE}' | '\u{FFFF}') { c } else { ' ' }
+        };
+        Self(words.chars().map(harmless).take(Self::MAX_CHARS).collect())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -178,6 +178,7 @@ mod settings;
 mod state;
 mod delay;
 mod pointer;
+mod json;
 mod clock;
 mod trace;
 pub mod aws;

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::json::each_member;
 
 /// A place in a JSON document (RFC 6901), such as `/account/id`. The whole document is no such
 /// place. A pointer has at most 16 names and indices, and at most 1,024 bytes.
@@ -23,7 +25,6 @@ pub struct JsonPointer(String);
 /// The most names and indices of a pointer. Each reads the text of the value before it once, and a
 /// sender chooses that text: so many times the time of reading the body is the longest search.
 const MAX_TOKENS: usize = 16;
-/// The longest pointer in bytes.
 const MAX_BYTES: usize = 1_024;
 
 impl JsonPointer {
@@ -130,32 +131,16 @@ fn decimal(number: &str) -> String {
     }
 }
 
-fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut deserializer = serde_json::Deserializer::from_str(object);
-    let member = deserializer.deserialize_map(MemberNamed(name)).ok()?;
-    deserializer.end().ok()?;
-    member.map(RawValue::get)
-}
-
 /// The last value of this name. The others are read too, since the whole text has to be JSON.
-struct MemberNamed<'n>(&'n str);
-
-impl<'a> Visitor<'a> for MemberNamed<'_> {
-    type Value = Option<&'a RawValue>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<Self::Value, M::Error> {
-        let mut found = None;
-        while let Some((key, value)) = members.next_entry::<&RawValue, _>()? {
-            if is_named(key.get(), self.0) {
-                found = Some(value);
-            }
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut found = None;
+    each_member(object, |key, value| {
+        if is_named(key, name) {
+            found = Some(value);
         }
-        Ok(found)
-    }
+        Some(())
+    })?;
+    found
 }
 
 /// `key` has its quotes.

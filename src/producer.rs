@@ -9,14 +9,12 @@ use jiff::Timestamp;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::queue::{Attribute, AttributeValue, MAX_RETENTION, MAX_VISIBILITY_WAIT};
 
-/// The most retries.
 const MAX_RETRIES: &str = "requeue.maxRetries";
 /// The greatest age of the message when its turn comes.
 const TTL_SECONDS: &str = "requeue.ttlSeconds";
 /// The earliest time of its turn.
 const NOT_BEFORE: &str = "requeue.notBefore";
 
-/// The limits of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MessageLimits {
     pub(crate) max_retries: Option<u32>,

@@ -65,9 +65,7 @@ impl Outcome {
             self.disposition.reason()
         }
     }
-}
 
-impl Outcome {
     /// Whether its handler succeeded and SQS does not keep it. The log has no line for it.
     #[must_use]
     pub fn simply_completed(&self) -> bool {
@@ -218,7 +216,6 @@ fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok,
     serializer.serialize_u64(millis(*duration))
 }
 
-/// Whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -38,7 +38,6 @@ pub struct TrustedSenders {
     pub ids: Vec<Principal>,
 }
 
-/// Whether a sender is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belief {
     Believed,

@@ -42,7 +42,7 @@ pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda sto
 /// settings.limits.concurrency = 50;
 /// settings.strategy = Strategy::Visibility;
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Settings {
     /// The policy. Default: the built-in policy `standard`.
@@ -106,31 +106,6 @@ impl Settings {
     /// The policy, and those of single queues.
     pub(crate) fn policies(&self) -> impl Iterator<Item = &RetryPolicy> {
         iter::once(&self.policy).chain(self.queues.values().map(|own| &own.policy))
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            policy: RetryPolicy::default(),
-            queues: BTreeMap::new(),
-            rules: Rules::new(),
-            detail_text: DetailText::Off,
-            limits: Limits::default(),
-            strategy: Strategy::Copy,
-            recursive_loop: RecursiveLoop::Terminate,
-            dead_letter: None,
-            mode: Mode::Requeue,
-            wrap: Wrap::WhenNeeded,
-            trusted_senders: None,
-            producer_limits: ProducerLimits::On,
-            shared_table: None,
-            metrics: None,
-            observers: Observers::default(),
-            clock: None,
-            sampler: Sampler::random(),
-            handlers: None,
-        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::queue::{InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl};
 /// }
 /// ```
 #[derive(thiserror::Error)]
-#[error("{0}")]
+#[error(transparent)]
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
 
 requeue_sqs::debug_as_display!(Error);

@@ -23,7 +23,6 @@ pub enum DetailText {
     On,
 }
 
-/// Scrubbed words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServiceText(Box<str>);
 
@@ -157,7 +156,6 @@ fn may_be_secret(word: &str) -> bool {
 }
 
 impl Failure {
-    /// Adds the service's own words.
     pub(crate) fn saying(self, text: Option<&str>) -> Self {
         Self { said: text.and_then(ServiceText::new).map(Box::new), ..self }
     }

@@ -91,8 +91,8 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
 /// How a call for several messages ended. Handlers write it as a literal, so a fourth variant would
 /// be a new major version.
 ///
-/// A list of results converts, and collects, into [`Bulk::Each`]. One result for all converts too:
-/// `Ok` says that all are done, and `Err` is unclear.
+/// A function may also return a list of results, which collects into [`Bulk::Each`], or one result for
+/// all: `Ok` says that all are done, and `Err` is unclear.
 ///
 /// ```
 /// # use requeue::{Bulk, Failure};
@@ -122,18 +122,6 @@ impl<E> FromIterator<Result<(), E>> for Bulk<E> {
     }
 }
 
-impl<E> From<Vec<Result<(), E>>> for Bulk<E> {
-    fn from(results: Vec<Result<(), E>>) -> Self {
-        Self::Each(results)
-    }
-}
-
-impl<E> From<Result<(), E>> for Bulk<E> {
-    fn from(result: Result<(), E>) -> Self {
-        result.map_or_else(Self::Unclear, |()| Self::Done)
-    }
-}
-
 /// The result of a function that is a [`BulkHandler`].
 pub trait IntoBulk {
     /// The error of a message.
@@ -155,7 +143,7 @@ impl<E: Into<Failure>> IntoBulk for Vec<Result<(), E>> {
     type Error = E;
 
     fn into_bulk(self) -> Bulk<E> {
-        self.into()
+        Bulk::Each(self)
     }
 }
 
@@ -163,7 +151,7 @@ impl<E: Into<Failure>> IntoBulk for Result<(), E> {
     type Error = E;
 
     fn into_bulk(self) -> Bulk<E> {
-        self.into()
+        self.map_or_else(Bulk::Unclear, |()| Bulk::Done)
     }
 }
 

@@ -5,13 +5,16 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
+use tower::Service;
 
 use super::InvocationError;
 use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
@@ -347,4 +350,24 @@ fn number<'de, N: FromStr, A: MapAccess<'de>>(map: &mut A) -> Result<Option<N>, 
 
 fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
+}
+
+/// A service that gets the events with the texts of their records, for a handler that passes records
+/// on. Any other handler costs no copy of the event.
+#[derive(Clone)]
+pub(super) struct WithTexts<S>(pub(super) S);
+
+impl<S: Service<LambdaEvent<SqsEvent>>> Service<LambdaEvent<Box<RawValue>>> for WithTexts<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, event: LambdaEvent<Box<RawValue>>) -> S::Future {
+        let LambdaEvent { payload, context } = event;
+        self.0.call(LambdaEvent::new(SqsEvent::with_texts(payload.get()), context))
+    }
 }

@@ -26,8 +26,6 @@ use crate::queue::{Queue, SqsQueue};
 use crate::report::Report;
 use crate::settings::{Mode, NO_COPIES, NO_TABLE, RecursiveLoop, Settings};
 
-mod ended;
-mod error;
 mod event;
 mod fields;
 mod lenient;
@@ -35,15 +33,14 @@ mod logging;
 mod origin;
 mod response;
 mod spare;
-mod texts;
 
+use event::WithTexts;
+use response::{ended_by_error, ended_by_panic};
 use spare::Spare;
-use texts::WithTexts;
 
-pub use error::InvocationError;
 pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
-pub use response::{BatchItemFailure, SqsBatchResponse};
+pub use response::{BatchItemFailure, InvocationError, SqsBatchResponse};
 
 /// Runs a Lambda function that hands each SQS message to `handler`. Its `main` needs nothing else.
 ///
@@ -209,16 +206,16 @@ where
                         } else {
                             lambda_runtime::run_concurrent(service).await
                         };
-                        served.map_err(ended::by_error)
+                        served.map_err(ended_by_error)
                     };
                     let served = runtime.block_on(AssertUnwindSafe(serving).catch_unwind());
-                    served.unwrap_or_else(|payload| Err(ended::by_panic(&*payload)))
+                    served.unwrap_or_else(|payload| Err(ended_by_panic(&*payload)))
                 },
             );
         // The receiver is gone only if the caller is being torn down.
         let _ = ended.send(served);
     })?;
-    end.await.unwrap_or_else(|_| Err(ended::by_panic(&"the thread ended")))
+    end.await.unwrap_or_else(|_| Err(ended_by_panic(&"the thread ended")))
 }
 
 /// Functions often share their variables, so these settings are no reason to refuse the start. Only

@@ -19,7 +19,6 @@ use crate::wire::{self, NotWrappable, Stamped, Wrap};
 
 use super::Decision;
 
-/// A copy to be sent.
 #[derive(Debug)]
 pub(crate) struct Copy {
     /// The queue of the original.
@@ -183,7 +182,6 @@ struct Annotation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'static str>,
     reason: &'static str,
-    /// The reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     /// The service's own words.

@@ -26,7 +26,6 @@ pub(crate) use copy::{Copy, Unsendable};
 /// minute: SQS would move the message to the dead-letter queue before anybody can mend a permission.
 const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
 
-/// The decision about one delivery.
 pub(crate) struct Decision {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) disposition: Disposition,
@@ -35,7 +34,6 @@ pub(crate) struct Decision {
     pub(crate) elapsed: Option<Duration>,
     /// Whether its call was that of another message.
     pub(crate) joined_call: bool,
-    /// The time of the decision.
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
     pub(crate) sample: f64,

@@ -4,9 +4,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::budgets::{is_spent, max_retries, no_retry_left, time_left};
+use super::budgets::{History, Usage, is_spent, max_retries, no_retry_left, time_left};
 use super::defer::{MAX_SPREAD, may_be_refused, refused};
-use super::usage::{History, Usage};
 use super::{ClassPolicy, RetryPolicy, jitter};
 use crate::delay::Wait;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy};

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::budgets::{max_retries, time_left};
-use super::usage::Usage;
+use super::budgets::{Usage, max_retries, time_left};
 use super::{RetryPolicy, jitter};
 use crate::delay::{Delay, Wait};
 use crate::disposition::{Deferral, Disposition, Strategy};

@@ -43,7 +43,6 @@ pub(super) struct Spread {
     pub(super) delay: Duration,
     /// The first delay of the backoff.
     pub(super) base: Duration,
-    /// The cap.
     pub(super) cap: Duration,
     /// The delay before this one; the base when there was none.
     pub(super) previous: Option<Duration>,

@@ -9,7 +9,6 @@ use crate::pointer::JsonPointer;
 mod decide;
 mod defer;
 mod budgets;
-mod usage;
 mod presets;
 mod calls;
 mod jitter;
@@ -19,8 +18,9 @@ mod fair_shares;
 mod tests;
 
 pub use backoff::Backoff;
+pub use budgets::History;
 pub(crate) use budgets::{
-    dead_lettered, has_no_attempt_left, is_last_receive, is_spent, is_stuck, max_retries,
+    Usage, dead_lettered, has_no_attempt_left, is_last_receive, is_spent, is_stuck, max_retries,
 };
 pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry, unclear, unserved};
@@ -35,8 +35,6 @@ pub use fair_shares::{FairShares, InvalidMessageKey, KeyLimit, MessageKey};
 pub use jitter::Jitter;
 use jitter::Spread;
 pub(crate) use presets::Preset;
-pub use usage::History;
-pub(crate) use usage::Usage;
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in
 /// `standard`.

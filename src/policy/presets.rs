@@ -7,7 +7,6 @@ use super::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolic
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
-/// A built-in policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,

@@ -8,8 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
 use super::calls::{self, CallKey};
-use super::deadlines::Turn;
-use super::decide::{Attempts, Uncalled};
+use super::decide::{Attempts, Turn, Uncalled};
 use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
 use crate::delivery::Delivery;

@@ -16,8 +16,7 @@ use tracing::Instrument;
 
 use super::admission::{Call, Taken};
 use super::calls::{CallMember, Joined, Leading, SharedCalls, Verdict};
-use super::deadlines::Turn;
-use super::decide::{Handled, Uncalled};
+use super::decide::{Handled, Turn, Uncalled};
 use super::executor::{End, LONG_RUN, Slot};
 use super::inner::QueuePolicy;
 use crate::delivery::Delivery;

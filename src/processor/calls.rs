@@ -81,7 +81,6 @@ struct Open<T> {
     verdicts: Vec<oneshot::Sender<Verdict<T>>>,
 }
 
-/// A message of a call.
 pub(super) struct CallMember<T> {
     pub(super) message: Message<T>,
     pub(super) delivery: Arc<Delivery>,

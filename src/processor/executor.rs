@@ -17,8 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::deadlines::{Deadlines, Turn};
-use super::decide::{Attempts, Handled};
+use super::decide::{Attempts, Deadlines, Handled, Turn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Noted, Permit, Reply};
@@ -158,7 +157,6 @@ struct State {
     has_waited: bool,
 }
 
-/// A delivery in a slot.
 struct Running {
     delivery: Arc<Delivery>,
     turn: Turn,
@@ -170,7 +168,6 @@ struct Running {
     end: Option<End>,
     /// The time of the next check.
     due: Instant,
-    /// Wakes the slot.
     waker: Option<Waker>,
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::calls::SharedCalls;
-use super::deadlines::Deadlines;
+use super::decide::Deadlines;
 use super::{BatchProcessor, Undone};
 use crate::delivery::Delivery;
 use crate::disposition::{Disposition, ReleaseReason, Strategy};

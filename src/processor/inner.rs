@@ -215,7 +215,6 @@ impl Inner {
     }
 }
 
-/// The policies of a processor.
 pub(super) struct Policies {
     default: QueuePolicy,
     /// The policies of single queues, by the queue's name.
@@ -242,7 +241,6 @@ pub(super) struct QueuePolicy {
     pub(super) weights: BTreeMap<String, u8>,
 }
 
-/// The slots of rate limits.
 pub(super) enum Slots {
     /// This execution environment keeps the limits alone.
     Own(Box<Limiter>),
@@ -299,7 +297,6 @@ impl Policies {
         Self { own: own.collect(), default: QueuePolicy::new(settings.clone(), "", client) }
     }
 
-    /// The policy of a queue.
     pub(super) fn of(&self, queue: Option<&QueueArn>) -> &QueuePolicy {
         if self.own.is_empty() {
             return &self.default;

@@ -106,7 +106,6 @@ impl<T: Clone> Memory<T> {
     }
 }
 
-/// Why a message was dead-lettered.
 #[derive(Clone)]
 pub(super) struct DeadLettered {
     pub(super) reason: DeadLetterReason,

@@ -73,14 +73,12 @@ mod calls;
 mod pacer;
 mod decide;
 mod executor;
-mod deadlines;
 mod memory;
 mod inner;
 
 use calls::SharedCalls;
-use deadlines::Deadlines;
-pub(crate) use deadlines::Stop;
-use decide::Attempts;
+pub(crate) use decide::Stop;
+use decide::{Attempts, Deadlines};
 use inner::Inner;
 
 /// The deletes of a batch, by message.

@@ -18,7 +18,6 @@ use crate::policy::RateLimit;
 /// The most scopes with a gate of their own. If so many are in use, further ones share one gate.
 const MAX_SCOPES: usize = 10_000;
 
-/// The gates of all scopes.
 #[derive(Default)]
 pub(super) struct Pacer {
     own: Mutex<HashMap<Scope, Arc<PacerGate>>>,

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::sending::{Sending, Sent};
-use super::{Settler, Window};
+use super::{Sending, Sent, Settler, Window};
 use crate::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
     MAX_VISIBILITY_WAIT, Outgoing, Queue, QueueArn, RECEIVED_BEFORE,
@@ -295,7 +294,6 @@ fn record(
     }
 }
 
-/// The tries of one request.
 struct Tries {
     /// No try begins at this moment or later.
     latest: Instant,

@@ -51,14 +51,12 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         self.0.values().map(|chunk| chunk.since + MAX_LINGER).min()
     }
 
-    /// The chunks to send now.
     pub(super) fn take_due(&mut self) -> impl Iterator<Item = (K, Vec<T>)> {
         let now = Instant::now();
         let due = self.0.extract_if(.., move |_, chunk| chunk.since + MAX_LINGER <= now);
         due.map(|(place, chunk)| (place, chunk.entries))
     }
 
-    /// All remaining chunks.
     pub(super) fn into_rest(self) -> impl Iterator<Item = (K, Vec<T>)> {
         self.0.into_iter().map(|(place, chunk)| (place, chunk.entries))
     }

@@ -119,7 +119,6 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// A receipt handle to delete.
 struct ToDelete {
     delivery: Arc<Delivery>,
     at: usize,

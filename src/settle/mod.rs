@@ -41,23 +41,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
 use crate::delivery::Delivery;
-use crate::plan::{Decision, Plan, Unsendable};
+use crate::plan::{Copy, Decision, Plan, Unsendable};
 use crate::policy::CallPolicy;
-use crate::queue::{MAX_BATCH_ENTRIES, Queue, QueueArn};
+use crate::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn};
 use crate::report::Settlement;
 
 mod calls;
 mod chunks;
 mod done;
 mod pause;
-mod sending;
 #[cfg(test)]
 mod tests;
 
 use chunks::Chunks;
 pub(crate) use done::Deleted;
 pub(crate) use pause::SendPause;
-use sending::Sending;
 
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
@@ -258,4 +256,70 @@ fn handle(delivery: &Delivery) -> &str {
 struct Route {
     from: Arc<QueueArn>,
     to: Arc<QueueArn>,
+}
+
+/// A copy to be sent, and the decision that asked for it.
+struct Sending {
+    decision: Decision,
+    copy: Copy,
+    waiting: Waiting,
+    sent: Sent,
+    /// Why the original could not be deleted.
+    not_deleted: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Sent {
+    /// To be sent, or to be sent again after an error with this code.
+    NotYet(Option<String>),
+    /// SQS's response names it as sent.
+    Confirmed,
+    /// It cannot be sent, or not in time.
+    Refused(String),
+}
+
+impl Sending {
+    fn new(decision: Decision, copy: Copy, waiting: Waiting) -> Self {
+        Self { decision, copy, waiting, sent: Sent::NotYet(None), not_deleted: None }
+    }
+
+    /// The bytes that the copy takes in a request.
+    fn size(&self) -> usize {
+        self.outgoing().size()
+    }
+
+    fn is_pending(&self) -> bool {
+        matches!(self.sent, Sent::NotYet(_))
+    }
+
+    /// Whether the rest of its group waits for this copy.
+    fn is_awaited(&self) -> bool {
+        matches!(self.waiting, Waiting::ForMove(_))
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.sent == Sent::Confirmed
+    }
+
+    fn outgoing(&self) -> Outgoing<'_> {
+        self.copy.outgoing(&self.decision.delivery)
+    }
+
+    fn receipt_handles(&self) -> &[String] {
+        &self.decision.delivery.receipt_handles
+    }
+
+    fn into_settled(self) -> Settled {
+        let settlement = match (self.sent, self.not_deleted) {
+            (Sent::Confirmed, None) => Settlement::Moved,
+            (Sent::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
+            (Sent::Refused(code) | Sent::NotYet(Some(code)), _) => Settlement::Unconfirmed { code },
+            (Sent::NotYet(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
+        };
+        if let (Waiting::ForMove(moved), false) = (self.waiting, settlement.is_kept()) {
+            // The receiver may be gone if its time is over.
+            let _ = moved.send(());
+        }
+        Settled { decision: self.decision, settlement }
+    }
 }

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::{Answer, Item, Key, Table, TableError, Update};
 use crate::clock::after;
 
-/// The most items.
 const MAX_ITEMS: usize = 100_000;
 
 /// A table in this process, for tests and for a single worker. Clones share their items. It has at
@@ -24,7 +23,6 @@ pub struct MemoryTable(Arc<Mutex<Items>>);
 #[derive(Debug, Default)]
 struct Items {
     kept: HashMap<Key, Kept>,
-    /// Changes so far.
     changes: u64,
 }
 

@@ -16,7 +16,6 @@ use crate::clock::epoch_millis;
 /// Most values of one metric in one line.
 const MAX_VALUES: usize = 100;
 
-/// Metrics with the same dimensions.
 pub(super) struct Group<'a> {
     pub(super) namespace: &'a str,
     pub(super) time: SystemTime,
@@ -27,7 +26,6 @@ pub(super) struct Group<'a> {
     pub(super) dimensions: &'a [(&'a str, &'a str)],
 }
 
-/// A metric and its values.
 pub(super) struct Metric {
     name: &'static str,
     unit: Unit,
@@ -80,7 +78,6 @@ impl Group<'_> {
     }
 }
 
-/// One line.
 struct Line<'a> {
     group: &'a Group<'a>,
     metrics: Vec<Part<'a>>,
@@ -127,7 +124,6 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// The metadata of a line.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct About<'a> {

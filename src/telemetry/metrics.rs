@@ -137,7 +137,6 @@ impl Counts {
 #[derive(Default)]
 struct Figures {
     counts: Counts,
-    /// Delays of retries.
     retry_delay: Vec<u64>,
     /// Waits in line, and for a slot, of a rate limit.
     rate_limit_delay: Vec<u64>,

@@ -25,8 +25,6 @@ use self::state_text::StateText;
 use crate::state::RetryState;
 
 pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
-#[cfg(test)]
-pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;
 pub(crate) use self::stamp::{NotWrappable, Stamped, stamp};
 

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use memchr::{memchr, memmem::Finder};
 
 use super::json;
+use crate::json::each_member;
 
 /// The name of one of the four fields that we add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,9 @@ pub(super) struct Member {
     index: usize,
     /// The end of the value before it, if there is one.
     gap: usize,
-    /// The beginning of its key.
     key: usize,
 }
 
-/// A JSON object as text.
 #[derive(Debug)]
 pub(super) struct Object<'a> {
     text: &'a str,
@@ -80,7 +79,7 @@ impl<'a> Object<'a> {
     pub(super) fn locate(text: &'a str) -> Option<Self> {
         let mut object = Self { text, len: 0, members: Vec::new(), body: None, ambiguous: false };
         let mut gap = 0;
-        json::each_member(text, |key, value| {
+        each_member(text, |key, value| {
             let value_span = object.span(value);
             match OwnKey::of(key) {
                 Some(OwnKey::Member(name)) if object.member(name).is_none() => {

@@ -29,7 +29,6 @@ pub enum Wrap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotWrappable;
 
-/// The body of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamped {
     text: String,
@@ -100,7 +99,6 @@ fn wrapped(payload: &str, state: &RetryState) -> Stamped {
     draft.finished()
 }
 
-/// A body in the making.
 struct Draft<'a> {
     text: String,
     timestamp: usize,
@@ -157,7 +155,6 @@ impl Stamped {
         self.text.replace_range(place, &timestamp_text(now));
     }
 
-    /// The text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

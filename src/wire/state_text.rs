@@ -10,6 +10,7 @@ use super::json;
 use super::object::Name;
 use crate::clock::{epoch_millis, from_epoch_millis};
 use crate::failure::FailureClass;
+use crate::json::each_member;
 use crate::state::RetryState;
 
 /// The version written, and the only one read.
@@ -37,36 +38,85 @@ pub(super) fn read(text: &str) -> Option<StateText> {
     }
 }
 
-/// The known fields as text, and the others.
-#[derive(Default)]
-struct Fields<'a> {
-    v: Option<&'a str>,
-    first_sent: Option<&'a str>,
-    first_received: Option<&'a str>,
-    class: Option<&'a str>,
-    delay: Option<&'a str>,
-    counts: Option<&'a str>,
-    not_before: Option<&'a str>,
-    start_tag: Option<&'a str>,
-    age_from: Option<&'a str>,
-    deferrals: Option<&'a str>,
-    postponements: Option<&'a str>,
-    hops: Option<&'a str>,
-    copies_in_row: Option<&'a str>,
-    alone: Option<&'a str>,
-    redrives: Option<&'a str>,
-    original: Option<&'a str>,
-    dead_letter: Option<&'a str>,
-    source: Option<&'a str>,
-    last_dead_letter: Option<&'a str>,
-    traceparent: Option<&'a str>,
-    unknown: Vec<(String, String)>,
+/// The known fields in the order in which they are written: for each its name in the text and in the
+/// state, how its text is read, and how its value is written if it has one.
+macro_rules! fields {
+    ($($name:literal $field:ident, $read:expr => |$state:ident| $written:expr;)+) => {
+        /// The known fields as text, and the others.
+        #[derive(Default)]
+        struct Fields<'a> {
+            v: Option<&'a str>,
+            original: Option<&'a str>,
+            $($field: Option<&'a str>,)+
+            unknown: Vec<(String, String)>,
+        }
+
+        impl<'a> Fields<'a> {
+            fn known(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
+                Some(match name {
+                    "v" => &mut self.v,
+                    "original" => &mut self.original,
+                    $($name => &mut self.$field,)+
+                    _ => return None,
+                })
+            }
+
+            fn state(self) -> Option<RetryState> {
+                let mut state = RetryState { unknown: self.unknown, ..RetryState::default() };
+                $(if let Some(text) = self.$field {
+                    state.$field = $read(text)?.into();
+                })+
+                Some(state)
+            }
+        }
+
+        impl Serialize for Printed<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(None)?;
+                map.serialize_entry("v", &VERSION)?;
+                $({
+                    let $state = self.state;
+                    if let Some(value) = $written {
+                        map.serialize_entry($name, &value)?;
+                    }
+                })+
+                if !self.originals.is_empty() {
+                    map.serialize_entry("original", &Originals(self.originals))?;
+                }
+                for (name, text) in &self.state.unknown {
+                    map.serialize_entry(name, raw(text))?;
+                }
+                map.end()
+            }
+        }
+    };
+}
+
+fields! {
+    "firstSent" first_sent, time => |state| state.first_sent.map(millis);
+    "firstReceived" first_received, time => |state| state.first_received.map(millis);
+    "class" class, class => |state| state.class.map(FailureClass::as_str);
+    "delay" delay, delay => |state| state.delay.map(secs);
+    "counts" counts, counts => |state| (state.counts != [0; 4]).then_some(ClassCounts(state));
+    "notBefore" not_before, time => |state| state.not_before.map(millis);
+    "startTag" start_tag, json::plain_integer => |state| state.start_tag;
+    "ageFrom" age_from, time => |state| state.age_from.map(millis);
+    "deferrals" deferrals, super::count => |state| non_zero(state.deferrals);
+    "postponements" postponements, super::count => |state| non_zero(state.postponements);
+    "hops" hops, super::count => |state| non_zero(state.hops);
+    "lineage" copies_in_row, super::count => |state| non_zero(state.copies_in_row);
+    "alone" is_alone, alone => |state| state.is_alone.then_some(true);
+    "redrives" redrives, super::count => |state| non_zero(state.redrives);
+    "deadLetter" dead_letter, object => |state| state.dead_letter.as_deref().map(raw);
+    "source" source, json::string => |state| state.source.as_deref();
+    "lastDeadLetter" last_dead_letter, object => |state| state.last_dead_letter.as_deref().map(raw);
+    "traceparent" traceparent, json::string => |state| state.traceparent.as_deref();
 }
 
 impl<'a> Fields<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let mut fields = Self::default();
-        json::each_member(text, |key, value| {
+        each_member(text, |key, value| {
             let name = json::string(key)?;
             let Some(field) = fields.known(&name) else {
                 fields.unknown.push((name, value.to_owned()));
@@ -76,66 +126,6 @@ impl<'a> Fields<'a> {
             field.replace(value).is_none().then_some(())
         })?;
         Some(fields)
-    }
-
-    fn known(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
-        Some(match name {
-            "v" => &mut self.v,
-            "firstSent" => &mut self.first_sent,
-            "firstReceived" => &mut self.first_received,
-            "class" => &mut self.class,
-            "delay" => &mut self.delay,
-            "counts" => &mut self.counts,
-            "notBefore" => &mut self.not_before,
-            "startTag" => &mut self.start_tag,
-            "ageFrom" => &mut self.age_from,
-            "deferrals" => &mut self.deferrals,
-            "postponements" => &mut self.postponements,
-            "hops" => &mut self.hops,
-            "lineage" => &mut self.copies_in_row,
-            "alone" => &mut self.alone,
-            "redrives" => &mut self.redrives,
-            "original" => &mut self.original,
-            "deadLetter" => &mut self.dead_letter,
-            "source" => &mut self.source,
-            "lastDeadLetter" => &mut self.last_dead_letter,
-            "traceparent" => &mut self.traceparent,
-            _ => return None,
-        })
-    }
-
-    fn state(self) -> Option<RetryState> {
-        Some(RetryState {
-            first_sent: present(self.first_sent, time)?,
-            first_received: present(self.first_received, time)?,
-            class: present(self.class, class)?,
-            delay: present(self.delay, delay)?,
-            counts: present(self.counts, counts)?.unwrap_or_default(),
-            not_before: present(self.not_before, time)?,
-            start_tag: present(self.start_tag, json::plain_integer)?,
-            age_from: present(self.age_from, time)?,
-            deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
-            postponements: present(self.postponements, super::count)?.unwrap_or_default(),
-            hops: present(self.hops, super::count)?.unwrap_or_default(),
-            copies_in_row: present(self.copies_in_row, super::count)?.unwrap_or_default(),
-            is_alone: present(self.alone, alone)?.unwrap_or_default(),
-            redrives: present(self.redrives, super::count)?.unwrap_or_default(),
-            dead_letter: present(self.dead_letter, object)?,
-            source: present(self.source, json::string)?,
-            last_dead_letter: present(self.last_dead_letter, object)?,
-            traceparent: present(self.traceparent, json::string)?,
-            unknown: self.unknown,
-            ..RetryState::default()
-        })
-    }
-}
-
-/// An absent field is fine, a malformed one is not.
-#[allow(clippy::option_option, reason = "the outer `None` means malformed, the inner one absent")]
-fn present<T>(text: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
-    match text {
-        Some(text) => read(text).map(Some),
-        None => Some(None),
     }
 }
 
@@ -155,7 +145,7 @@ fn delay(text: &str) -> Option<Duration> {
 
 fn counts(text: &str) -> Option<[u32; 4]> {
     let mut counts = [None; 4];
-    json::each_member(text, |key, value| {
+    each_member(text, |key, value| {
         let slot = &mut counts[class(key)? as usize];
         slot.replace(super::count(value)?).is_none().then_some(())
     })?;
@@ -173,7 +163,7 @@ fn object(text: &str) -> Option<String> {
 
 fn originals(text: &str) -> Option<Vec<(Name, String)>> {
     let mut originals: Vec<(Name, String)> = Vec::new();
-    json::each_member(text, |key, value| {
+    each_member(text, |key, value| {
         let name = Name::from_name(&json::string(key)?)?;
         let original = json::string(value)?;
         let is_one_value = json::raw(&original)?.get().len() == original.len();
@@ -198,52 +188,6 @@ pub(super) fn push(out: &mut String, state: &RetryState, originals: &[(Name, &st
 struct Printed<'a> {
     state: &'a RetryState,
     originals: &'a [(Name, &'a str)],
-}
-
-impl Serialize for Printed<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let state = self.state;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("v", &VERSION)?;
-        entry(&mut map, "firstSent", state.first_sent.map(millis))?;
-        entry(&mut map, "firstReceived", state.first_received.map(millis))?;
-        entry(&mut map, "class", state.class.map(FailureClass::as_str))?;
-        entry(&mut map, "delay", state.delay.map(secs))?;
-        entry(&mut map, "counts", (state.counts != [0; 4]).then_some(ClassCounts(state)))?;
-        entry(&mut map, "notBefore", state.not_before.map(millis))?;
-        entry(&mut map, "startTag", state.start_tag)?;
-        entry(&mut map, "ageFrom", state.age_from.map(millis))?;
-        entry(&mut map, "deferrals", non_zero(state.deferrals))?;
-        entry(&mut map, "postponements", non_zero(state.postponements))?;
-        entry(&mut map, "hops", non_zero(state.hops))?;
-        entry(&mut map, "lineage", non_zero(state.copies_in_row))?;
-        entry(&mut map, "alone", state.is_alone.then_some(true))?;
-        entry(&mut map, "redrives", non_zero(state.redrives))?;
-        entry(
-            &mut map,
-            "original",
-            (!self.originals.is_empty()).then_some(Originals(self.originals)),
-        )?;
-        entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
-        entry(&mut map, "source", state.source.as_deref())?;
-        entry(&mut map, "lastDeadLetter", state.last_dead_letter.as_deref().map(raw))?;
-        entry(&mut map, "traceparent", state.traceparent.as_deref())?;
-        for (name, text) in &state.unknown {
-            map.serialize_entry(name, raw(text))?;
-        }
-        map.end()
-    }
-}
-
-fn entry<M: SerializeMap>(
-    map: &mut M,
-    name: &str,
-    value: Option<impl Serialize>,
-) -> Result<(), M::Error> {
-    match value {
-        Some(value) => map.serialize_entry(name, &value),
-        None => Ok(()),
-    }
 }
 
 struct ClassCounts<'a>(&'a RetryState);

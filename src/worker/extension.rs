@@ -31,7 +31,6 @@ const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// exceed it.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A message that was received.
 pub(super) struct InHand {
     pub(super) id: Option<String>,
     pub(super) handle: String,
@@ -210,7 +209,6 @@ impl Hands {
 }
 
 impl Extensions {
-    /// Waits until this is so.
     async fn until(&self, is_so: impl Fn(&Hands) -> bool) {
         loop {
             // Registered before the check, so that no end is missed in between.

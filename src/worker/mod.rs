@@ -240,7 +240,6 @@ where
         pauses
     }
 
-    /// Runs one receiver.
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
         let (mut failures, mut undeleted) = (Failures::default(), Failures::default());
         while !stop.starting.is_cancelled() {

@@ -263,7 +263,7 @@ async fn the_failure_of_a_call_of_one_message_is_its_own() {
 async fn a_message_without_a_result_has_failed_and_a_surplus_result_counts_for_nothing() {
     let world = World::new();
     world.send_numbered(3).await;
-    let index = Index::new(|_| End::With(vec![Ok(()), Ok(())].into()));
+    let index = Index::new(|_| End::With(Bulk::Each(vec![Ok(()), Ok(())])));
     let event = world.receive().await;
     let report = world.report(&world.processor(bulk(index)), &event).await;
     let words: Vec<_> = report.outcomes.iter().map(|one| one.disposition.as_str()).collect();

@@ -11,7 +11,6 @@ use super::object::{KeyTable, keys};
 use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
-/// The classes of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     RateLimit,
@@ -106,7 +105,6 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     },
 };
 
-/// An object of classes.
 pub(super) struct Entries;
 
 impl Shape for Entries {
@@ -149,7 +147,6 @@ pub(super) struct Served<'a> {
 }
 
 impl Served<'_> {
-    /// The policy of the class.
     pub(super) fn resolve(&self, problems: &Problems) -> ClassPolicy {
         let Self { entry, globals, row, .. } = self;
         // A key that was refused has no value. Another value could contradict values that

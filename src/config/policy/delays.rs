@@ -29,7 +29,6 @@ pub(super) const JITTERS: OneOf<Jitter> = OneOf(&[
     ("none", Jitter::None),
 ]);
 
-/// The name of a preset.
 pub(super) struct Presets;
 
 /// One of the words of [`GROWTHS`], or a list of delays.

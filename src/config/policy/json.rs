@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::{fmt, mem};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::config::duration_secs;
+use crate::json::each_member;
 
 /// Most characters of a name or a value that a problem shows.
 const MAX_SHOWN: usize = 40;
@@ -53,7 +53,7 @@ impl Problems {
 /// A value, as it was written, and where it stands.
 #[derive(Clone)]
 pub(in crate::config) struct Json<'d> {
-    raw: &'d RawValue,
+    raw: &'d str,
     pub(super) path: String,
     pub(super) problems: &'d Problems,
 }
@@ -65,7 +65,6 @@ const MAX_NAMES: usize = 10;
 const RENAMED: [(&str, &str); 2] =
     [("once", "idempotency"), ("maxSlotWaitSeconds", "maxReservationSeconds")];
 
-/// The fields of an object.
 pub(super) struct Section<'d> {
     fields: Vec<(String, Json<'d>)>,
     /// No name is unknown or stands twice.
@@ -84,7 +83,8 @@ impl<'d> Json<'d> {
         text: &'d str,
         problems: &'d Problems,
     ) -> Result<Self, serde_json::Error> {
-        Ok(Self { raw: serde_json::from_str(text)?, path: String::new(), problems })
+        let raw: &RawValue = serde_json::from_str(text)?;
+        Ok(Self { raw: raw.get(), path: String::new(), problems })
     }
 
     /// Notes that the value is not allowed.
@@ -138,7 +138,7 @@ impl<'d> Json<'d> {
 
     /// The number. One that is too large becomes infinite.
     pub(super) fn number(&self) -> Option<f64> {
-        let text = self.raw.get();
+        let text = self.raw;
         let looks_so = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         looks_so.then(|| text.parse().ok()).flatten()
     }
@@ -151,34 +151,40 @@ impl<'d> Json<'d> {
     }
 
     pub(in crate::config) fn text(&self) -> Option<String> {
-        serde_json::from_str(self.raw.get()).ok()
+        serde_json::from_str(self.raw).ok()
     }
 
     pub(super) fn flag(&self) -> Option<bool> {
-        self.raw.get().parse().ok()
+        self.raw.parse().ok()
     }
 
     pub(super) fn items(&self) -> Option<Vec<Self>> {
-        let items: Vec<&RawValue> = serde_json::from_str(self.raw.get()).ok()?;
-        let item = |(at, raw)| self.inner(raw, format!("{}[{at}]", self.path));
+        let items: Vec<&RawValue> = serde_json::from_str(self.raw).ok()?;
+        let item = |(at, raw): (usize, &'d RawValue)| {
+            self.inner(raw.get(), format!("{}[{at}]", self.path))
+        };
         Some(items.into_iter().enumerate().map(item).collect())
     }
 
     pub(in crate::config) fn members(&self) -> Option<Vec<(String, Self)>> {
-        let Members(members) = serde_json::from_str(self.raw.get()).ok()?;
-        let paths: Vec<String> = members.iter().map(|(name, _)| self.path_to(name)).collect();
-        let member = |((name, raw), path)| (name, self.inner(raw, path));
-        Some(members.into_iter().zip(paths).map(member).collect())
+        let mut members = Vec::new();
+        each_member(self.raw, |name, raw| {
+            let name: String = serde_json::from_str(name).ok()?;
+            let path = self.path_to(&name);
+            members.push((name, self.inner(raw, path)));
+            Some(())
+        })?;
+        Some(members)
     }
 
-    fn inner(&self, raw: &'d RawValue, path: String) -> Self {
+    fn inner(&self, raw: &'d str, path: String) -> Self {
         Self { raw, path, problems: self.problems }
     }
 }
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.shown(self.raw.get()))
+        write!(f, "`{}`", self.shown(self.raw))
     }
 }
 
@@ -199,31 +205,5 @@ pub(super) fn shortened(text: &str) -> String {
     match line.char_indices().nth(MAX_SHOWN) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
-    }
-}
-
-struct Members<'d>(Vec<(String, &'d RawValue)>);
-
-impl<'d> Deserialize<'d> for Members<'d> {
-    fn deserialize<D: Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-
-        impl<'d> Visitor<'d> for Collect {
-            type Value = Members<'d>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Collect)
     }
 }

@@ -21,7 +21,6 @@ use crate::policy::{CircuitBreaker, Idempotency, Preset, RetryPolicy, WhenUnavai
 use crate::queue::QueueUrl;
 use crate::settings::DeadLetterMode;
 
-/// The values of a document.
 #[derive(Clone)]
 pub(super) struct Document {
     pub(super) preset: Preset,
@@ -245,10 +244,8 @@ const WHEN_UNAVAILABLE: OneOf<WhenUnavailable> =
 /// The most queues with an entry. A worker asks SQS for each.
 pub(super) const MAX_QUEUES: usize = 100;
 
-/// The entries of single queues.
 pub(super) struct Queues;
 
-/// A dead-letter mode.
 pub(super) struct DeadLetters;
 
 impl Shape for Queues {

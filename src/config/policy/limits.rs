@@ -98,7 +98,6 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     },
 };
 
-/// A rate limit.
 pub(super) struct Limit;
 
 /// Rate limits: one of all messages, and those of keys.
@@ -107,7 +106,6 @@ pub(super) struct LimitList;
 /// A place in a message.
 pub(super) struct Place;
 
-/// An object of weights.
 pub(super) struct Weights;
 
 impl Shape for Limit {

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use super::json::Json;
 use super::shapes::Shape;
 
-/// The keys of an object.
 pub(super) type Keys<T> = &'static [&'static dyn Listed<T>];
 
 /// An object with a field of `T` at each key.

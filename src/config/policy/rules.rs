@@ -8,7 +8,6 @@ use super::shapes::{Many, Maybe, OneOf, RULED, Shape, read_all};
 use crate::classify::{CLASSES, Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
 
-/// A list of rules.
 pub(super) struct RuleList;
 
 /// An object of conditions, of which there is at least one.
@@ -17,7 +16,6 @@ pub(super) struct Matches;
 /// A status, or all of a hundred.
 pub(super) struct Status;
 
-/// A code.
 pub(super) struct Code;
 
 /// A user's name for something.
@@ -26,7 +24,6 @@ pub(super) struct Label;
 /// Phrases in a row.
 pub(super) struct Phrases;
 
-/// An object of headers.
 pub(super) struct Header;
 
 /// A lower status comes before the response, and a higher one is not HTTP.

@@ -28,13 +28,11 @@ pub(super) trait Shape: Schema {
     }
 }
 
-/// A whole number within bounds.
 pub(in crate::config) struct Count {
     pub(super) min: u32,
     pub(in crate::config) max: u32,
 }
 
-/// A number within bounds.
 pub(super) struct Number {
     pub(super) min: f64,
     pub(super) max: f64,
@@ -44,10 +42,8 @@ pub(super) struct Number {
 /// A number of seconds within bounds; fractions are allowed.
 pub(super) struct Seconds(pub(super) Number);
 
-/// A number of whole seconds.
 pub(super) struct WholeSeconds(pub(super) Count);
 
-/// One of some words.
 pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
 /// One value, or a list of them.

@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::super::deadlines::Turn;
-use super::super::decide::Attempts;
+use super::super::decide::{Attempts, Turn};
 use super::{DECIDED_WITHIN, End, Running, Shared, give_back};
 use crate::delivery::Delivery;
 use crate::gate::{Noted, Permit, Reply};

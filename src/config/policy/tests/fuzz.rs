@@ -13,7 +13,6 @@ use crate::classify::{Response, Rules};
 use crate::failure::Failure;
 use crate::policy::RetryPolicy;
 use crate::settings::Settings;
-use crate::wire;
 
 const ANSWERS: [Response<'static>; 3] = [
     Response {
@@ -96,7 +95,7 @@ fn rewritten(text: &str) -> Option<String> {
     Some(match text.as_bytes().first()? {
         b'{' => {
             let mut members = Vec::new();
-            wire::each_member(text, |name, value| {
+            crate::json::each_member(text, |name, value| {
                 members.push(format!("{name}:{}", rewritten(value)?));
                 Some(())
             })?;
