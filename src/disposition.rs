@@ -5,56 +5,49 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::delay::Wait;
+use crate::words::words;
 
-/// How a message waits for its next attempt.
-///
-/// | | `Copy` | `Visibility` |
-/// |---|---|---|
-/// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
-/// | longest wait | any: more than 900 s in hops, each a copy | 41,940 s for each receive: SQS's 43,200 s, less 21 minutes for batching window, delivery and invocation |
-/// | counter of the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
-/// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
-/// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
-/// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
-/// | Lambda's recursive loop detection | `RecursiveLoop: Allow`, or no more than ten copies in a row | sees no loop |
-///
-/// The messages of a FIFO queue always wait by their visibility timeout: a copy would lose its
-/// place in the order.
-///
-/// With `Visibility`, each receive counts, also one that ended without a call. That happens after a
-/// timeout of the function, a throttled invocation or, on a FIFO queue, a failure earlier in the
-/// group. On a FIFO queue, a batch size of 1 gives each message all of its attempts.
-///
-/// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
-/// the `maxReceiveCount` that the policy needs. `docs/concepts/how-it-works.md` compares them.
-///
-/// With a table ([`Settings::shared_table`](crate::Settings::shared_table)) and
-/// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.
-/// The first receive counts as one attempt, since a message that succeeds there is to cost no
-/// request. Each later attempt is written right before its call. While the table does not respond,
-/// receives count.
-///
-/// ```
-/// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Strategy {
-    /// The message waits in a copy that is sent with a delay, and the original is deleted.
-    #[default]
-    Copy,
-    /// The message waits in the queue, hidden by its visibility timeout.
-    Visibility,
-}
-
-impl Strategy {
-    /// The word of the setting `REQUEUE_STRATEGY`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Copy => "copy",
-            Self::Visibility => "visibility",
-        }
+words! {
+    "The word of the setting `REQUEUE_STRATEGY`."
+    /// How a message waits for its next attempt.
+    ///
+    /// | | `Copy` | `Visibility` |
+    /// |---|---|---|
+    /// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
+    /// | longest wait | any: more than 900 s in hops, each a copy | 41,940 s for each receive: SQS's 43,200 s, less 21 minutes for batching window, delivery and invocation |
+    /// | counter of the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
+    /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
+    /// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
+    /// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
+    /// | Lambda's recursive loop detection | `RecursiveLoop: Allow`, or no more than ten copies in a row | sees no loop |
+    ///
+    /// The messages of a FIFO queue always wait by their visibility timeout: a copy would lose its
+    /// place in the order.
+    ///
+    /// With `Visibility`, each receive counts, also one that ended without a call. That happens after a
+    /// timeout of the function, a throttled invocation or, on a FIFO queue, a failure earlier in the
+    /// group. On a FIFO queue, a batch size of 1 gives each message all of its attempts.
+    ///
+    /// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
+    /// the `maxReceiveCount` that the policy needs. `docs/concepts/how-it-works.md` compares them.
+    ///
+    /// With a table ([`Settings::shared_table`](crate::Settings::shared_table)) and
+    /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.
+    /// The first receive counts as one attempt, since a message that succeeds there is to cost no
+    /// request. Each later attempt is written right before its call. While the table does not respond,
+    /// receives count.
+    ///
+    /// ```
+    /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Strategy {
+        /// The message waits in a copy that is sent with a delay, and the original is deleted.
+        #[default]
+        Copy = "copy",
+        /// The message waits in the queue, hidden by its visibility timeout.
+        Visibility = "visibility",
     }
 }
 
@@ -191,67 +184,49 @@ pub struct IdempotencyNotes {
     pub is_unconfirmed: bool,
 }
 
-/// Why a message is deferred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Deferral {
-    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come. It takes one
-    /// more hop of at most 900 s, or waits by its visibility timeout.
-    NotDue,
-    /// The handler asked for a later time without having failed.
-    Postponed,
-    /// Its downstream service asked for a pause, or it was called, and the service throttles every
-    /// call.
-    Paused,
-    /// Its downstream service kept failing. It was not called, or its call failed as those before it.
-    CircuitOpen,
-    /// Its downstream service took no call, whatever the message, and no work began.
-    CallRefused,
-    /// The rate limit of its downstream service has no room. It waits in the waiting list, or for its reservation.
-    RateLimited,
-    /// The table of the rate limits takes no more requests for now.
-    TableThrottled,
-    /// The table of the rate limits does not answer, and this execution environment makes no more
-    /// calls than lately.
-    TableUnavailable,
-    /// A call of several messages failed, and nobody knows which of them did. It waits by its
-    /// visibility timeout.
-    Unclear,
-    /// Another attempt handles the same event.
-    InProgress,
-    /// The table does not say whether its event is done, and the policy defers it for that.
-    IdempotencyUnavailable,
-    /// Too little of the invocation, or no thread, was left to start it.
-    NoTimeLeft,
-    /// SQS should keep it, but its record has no message id for the batch response.
-    Unreportable,
-    /// It has retry fields, and STS did not say whether this process sent them. It always waits by
-    /// its visibility timeout.
-    SenderUnknown,
+words! {
+    "The words used in logs."
+    /// Why a message is deferred.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Deferral {
+        /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come. It takes one
+        /// more hop of at most 900 s, or waits by its visibility timeout.
+        NotDue = "not-due",
+        /// The handler asked for a later time without having failed.
+        Postponed = "postponed",
+        /// Its downstream service asked for a pause, or it was called, and the service throttles every
+        /// call.
+        Paused = "paused",
+        /// Its downstream service kept failing. It was not called, or its call failed as those before it.
+        CircuitOpen = "circuit-open",
+        /// Its downstream service took no call, whatever the message, and no work began.
+        CallRefused = "call-refused",
+        /// The rate limit of its downstream service has no room. It waits in the waiting list, or for its reservation.
+        RateLimited = "rate-limited",
+        /// The table of the rate limits takes no more requests for now.
+        TableThrottled = "table-throttled",
+        /// The table of the rate limits does not answer, and this execution environment makes no more
+        /// calls than lately.
+        TableUnavailable = "table-unavailable",
+        /// A call of several messages failed, and nobody knows which of them did. It waits by its
+        /// visibility timeout.
+        Unclear = "unclear",
+        /// Another attempt handles the same event.
+        InProgress = "in-progress",
+        /// The table does not say whether its event is done, and the policy defers it for that.
+        IdempotencyUnavailable = "idempotency-unavailable",
+        /// Too little of the invocation, or no thread, was left to start it.
+        NoTimeLeft = "no-time-left",
+        /// SQS should keep it, but its record has no message id for the batch response.
+        Unreportable = "unreportable",
+        /// It has retry fields, and STS did not say whether this process sent them. It always waits by
+        /// its visibility timeout.
+        SenderUnknown = "sender-unknown",
+    }
 }
 
 impl Deferral {
-    /// The words used in logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotDue => "not-due",
-            Self::Postponed => "postponed",
-            Self::Paused => "paused",
-            Self::CircuitOpen => "circuit-open",
-            Self::CallRefused => "call-refused",
-            Self::RateLimited => "rate-limited",
-            Self::TableThrottled => "table-throttled",
-            Self::TableUnavailable => "table-unavailable",
-            Self::Unclear => "unclear",
-            Self::InProgress => "in-progress",
-            Self::IdempotencyUnavailable => "idempotency-unavailable",
-            Self::NoTimeLeft => "no-time-left",
-            Self::Unreportable => "unreportable",
-            Self::SenderUnknown => "sender-unknown",
-        }
-    }
-
     /// Whether a message waits for longer for this reason if each wait uses a receive.
     pub(crate) const fn is_rarer_by_visibility(self) -> bool {
         match self {
@@ -270,71 +245,58 @@ impl Deferral {
     }
 }
 
-/// Why a message is left to SQS and its visibility timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReleaseReason {
-    /// It was dead-lettered on an earlier receive, for any reason; the redrive policy is about to move
-    /// it.
-    NotRetried,
-    /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.
-    Annotated,
-    /// Its `retryState` was written by a later version than this one.
-    LaterVersion,
-    /// Its handler blocked its thread and was abandoned; it may still be working on the message.
-    Abandoned,
-    /// It was deferred as often as the policy allows; SQS delivers it again after its visibility
-    /// timeout.
-    DeferredTooOften,
-    /// An earlier message of its group has to come first.
-    BehindFailed,
-    /// The record has no queue ARN, so no copy can be sent.
-    NoQueue,
-    /// The mode is `report`: the message failed, and SQS delivers it again after its visibility
-    /// timeout.
-    Reported,
-    /// The worker ends. The message was not handled, or its handler was cancelled. It is receivable
-    /// again at once.
-    ShuttingDown,
-    /// The worker could not extend its visibility timeout, or read its delivery too late. SQS may
-    /// have delivered it to another receiver, so two copies might follow.
-    Lapsed,
-}
-
-impl ReleaseReason {
-    /// The words used in logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotRetried => "not-retried",
-            Self::Annotated => "annotated",
-            Self::LaterVersion => "later-version",
-            Self::Abandoned => "abandoned",
-            Self::DeferredTooOften => "deferred-too-often",
-            Self::BehindFailed => "behind-failed",
-            Self::NoQueue => "no-queue",
-            Self::Reported => "reported",
-            Self::ShuttingDown => "shutting-down",
-            Self::Lapsed => "visibility-lapsed",
-        }
+words! {
+    "The words used in logs."
+    /// Why a message is left to SQS and its visibility timeout.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum ReleaseReason {
+        /// It was dead-lettered on an earlier receive, for any reason; the redrive policy is about to move
+        /// it.
+        NotRetried = "not-retried",
+        /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.
+        Annotated = "annotated",
+        /// Its `retryState` was written by a later version than this one.
+        LaterVersion = "later-version",
+        /// Its handler blocked its thread and was abandoned; it may still be working on the message.
+        Abandoned = "abandoned",
+        /// It was deferred as often as the policy allows; SQS delivers it again after its visibility
+        /// timeout.
+        DeferredTooOften = "deferred-too-often",
+        /// An earlier message of its group has to come first.
+        BehindFailed = "behind-failed",
+        /// The record has no queue ARN, so no copy can be sent.
+        NoQueue = "no-queue",
+        /// The mode is `report`: the message failed, and SQS delivers it again after its visibility
+        /// timeout.
+        Reported = "reported",
+        /// The worker ends. The message was not handled, or its handler was cancelled. It is receivable
+        /// again at once.
+        ShuttingDown = "shutting-down",
+        /// The worker could not extend its visibility timeout, or read its delivery too late. SQS may
+        /// have delivered it to another receiver, so two copies might follow.
+        Lapsed = "visibility-lapsed",
     }
 }
 
-/// Why a message is dead-lettered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DeadLetterReason {
-    /// Its failure is non-retryable.
-    NonRetryable,
-    /// All its retries are used.
-    RetriesExhausted,
-    /// Its age budget is used up, or the delay that the downstream service named does not fit into
-    /// the rest.
-    TooOld,
-    /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
-    Expired,
-    /// The handler postponed it more often than the policy allows.
-    PostponedTooOften,
+words! {
+    "The words used in logs and in the dead-letter queue."
+    /// Why a message is dead-lettered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum DeadLetterReason {
+        /// Its failure is non-retryable.
+        NonRetryable = "non-retryable",
+        /// All its retries are used.
+        RetriesExhausted = "retries-exhausted",
+        /// Its age budget is used up, or the delay that the downstream service named does not fit into
+        /// the rest.
+        TooOld = "too-old",
+        /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
+        Expired = "expired",
+        /// The handler postponed it more often than the policy allows.
+        PostponedTooOften = "postponed-too-often",
+    }
 }
 
 impl DeadLetterReason {
@@ -351,18 +313,6 @@ impl DeadLetterReason {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
-    }
-
-    /// The words used in logs and in the dead-letter queue.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NonRetryable => "non-retryable",
-            Self::RetriesExhausted => "retries-exhausted",
-            Self::TooOld => "too-old",
-            Self::Expired => "expired",
-            Self::PostponedTooOften => "postponed-too-often",
-        }
     }
 }
 

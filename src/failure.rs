@@ -137,12 +137,6 @@ impl Failure {
 
     /// A failure of this class, known by this `evidence`, for handlers that classify responses
     /// themselves. On `detail` see [`Failure::rate_limit`].
-    ///
-    /// ```
-    /// use requeue::{Evidence, Failure, FailureClass};
-    /// let failure = Failure::new(FailureClass::Temporary, Evidence::Typed, "name not found");
-    /// assert_eq!(failure.evidence(), Evidence::Typed);
-    /// ```
     pub fn new(class: FailureClass, evidence: Evidence, detail: impl fmt::Display) -> Self {
         let detail = Detail::new(detail);
         Self {
@@ -183,14 +177,6 @@ impl Failure {
     }
 
     /// The same, known by this evidence, for handlers that classify responses themselves.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use requeue::{Evidence, Failure};
-    ///
-    /// let failure = Failure::postpone(Duration::from_secs(1)).by(Evidence::Connection);
-    /// assert_eq!(failure.evidence(), Evidence::Connection);
-    /// ```
     #[must_use]
     pub fn by(self, evidence: Evidence) -> Self {
         Self { evidence, ..self }
@@ -238,14 +224,6 @@ impl Failure {
     /// failure counts as any other of its class. The other messages of the scope pause for the
     /// [delay](Self::retry_after) that the failure names. A message that waits by its visibility
     /// timeout uses up a receive, and returns the more rarely the older it is.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use requeue::Failure;
-    ///
-    /// let busy = Failure::rate_limit("no free worker").retry_after(Duration::from_secs(5));
-    /// assert!(busy.call_refused().is_call_refused());
-    /// ```
     #[must_use]
     pub fn call_refused(self) -> Self {
         Self { service: ServiceState::Refused, ..self }

@@ -28,10 +28,6 @@ pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
 ///
 /// A handler may wait for more than it needs, such as a body after the status. Such a handler
 /// checks this in its `poll` function, and on the last poll ends with the part that it has.
-///
-/// ```
-/// assert!(!requeue::is_last_poll());
-/// ```
 #[must_use]
 pub fn is_last_poll() -> bool {
     LAST_POLL.try_with(|()| ()).is_ok()

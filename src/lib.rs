@@ -179,6 +179,7 @@ mod state;
 mod delay;
 mod pointer;
 mod json;
+mod words;
 mod clock;
 mod trace;
 pub mod aws;

@@ -18,6 +18,7 @@ use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
 use crate::table::Table;
 use crate::wire::Wrap;
+use crate::words::words;
 
 mod queue;
 
@@ -201,32 +202,24 @@ pub enum ProducerLimits {
     Off,
 }
 
-/// How failures are treated.
-///
-/// ```
-/// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Requeue classifies each failure, and retries each message that it can.
-    #[default]
-    Requeue,
-    /// Requeue classifies and logs each failure and leaves the message to SQS. The message becomes
-    /// visible again after its visibility timeout, until the queue's redrive policy moves it.
-    /// Requeue sends no copy and pauses nothing. A message that is not due waits by its visibility
-    /// timeout. For emergencies.
-    Report,
-}
-
-impl Mode {
-    /// The word of the setting `REQUEUE_MODE`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requeue => "requeue",
-            Self::Report => "report",
-        }
+words! {
+    "The word of the setting `REQUEUE_MODE`."
+    /// How failures are treated.
+    ///
+    /// ```
+    /// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Mode {
+        /// Requeue classifies each failure, and retries each message that it can.
+        #[default]
+        Requeue = "requeue",
+        /// Requeue classifies and logs each failure and leaves the message to SQS. The message becomes
+        /// visible again after its visibility timeout, until the queue's redrive policy moves it.
+        /// Requeue sends no copy and pauses nothing. A message that is not due waits by its visibility
+        /// timeout. For emergencies.
+        Report = "report",
     }
 }
 

@@ -118,11 +118,6 @@ pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
 }
 
 /// Classifies by type alone, as [`Failure::classified`] does after the rules.
-///
-/// ```
-/// let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
-/// assert!(requeue::classify::typed(&error).is_some());
-/// ```
 #[must_use]
 pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
@@ -133,11 +128,6 @@ pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
 const MAX_DEPTH: usize = 32;
 
 /// An error and all that caused it, outermost first.
-///
-/// ```
-/// let error = std::io::Error::other(std::fmt::Error);
-/// assert_eq!(requeue::classify::chain(&error).count(), 2);
-/// ```
 pub fn chain<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

@@ -129,15 +129,6 @@ pub(crate) const CLASSES: [(&str, FailureClass); 11] = [
 ];
 
 /// The class that a word names, as policy documents and logs write it, or by an older name.
-///
-/// ```
-/// use requeue::FailureClass;
-/// use requeue::classify::class_named;
-///
-/// assert_eq!(class_named("RATE_LIMIT"), Some(FailureClass::RateLimit));
-/// assert_eq!(class_named("non-retryable"), Some(FailureClass::NonRetryable));
-/// assert_eq!(class_named("later"), None);
-/// ```
 #[must_use]
 pub fn class_named(word: &str) -> Option<FailureClass> {
     let word = word.trim().replace('-', "_").to_ascii_uppercase();

@@ -3,41 +3,35 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The four kinds of failures, each with delays and budgets of its own.
-///
-/// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
-/// fifth class would be a new major version.
-///
-/// ```
-/// use requeue::FailureClass;
-/// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FailureClass {
-    /// Too many requests just now: HTTP 429 and its relatives.
-    RateLimit,
-    /// An allowance is used up, for hours perhaps.
-    Quota,
-    /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
-    Temporary,
-    /// Trying again cannot help: the message goes to the dead-letter queue.
-    NonRetryable,
+use crate::words::words;
+
+words! {
+    "The word used in messages, logs and metrics."
+    /// The four kinds of failures, each with delays and budgets of its own.
+    ///
+    /// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
+    /// fifth class would be a new major version.
+    ///
+    /// ```
+    /// use requeue::FailureClass;
+    /// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum FailureClass {
+        /// Too many requests just now: HTTP 429 and its relatives.
+        RateLimit = "rate-limit",
+        /// An allowance is used up, for hours perhaps.
+        Quota = "quota",
+        /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
+        Temporary = "temporary",
+        /// Trying again cannot help: the message goes to the dead-letter queue.
+        NonRetryable = "non-retryable",
+    }
 }
 
 impl FailureClass {
     /// All four, in the order of every table.
     pub const ALL: [Self; 4] = [Self::RateLimit, Self::Quota, Self::Temporary, Self::NonRetryable];
-
-    /// The word used in messages, logs and metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimit => "rate-limit",
-            Self::Quota => "quota",
-            Self::Temporary => "temporary",
-            Self::NonRetryable => "non-retryable",
-        }
-    }
 
     /// The inverse of [`as_str`](Self::as_str).
     #[must_use]

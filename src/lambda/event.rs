@@ -45,12 +45,6 @@ impl SqsEvent {
     /// # Errors
     ///
     /// [`InvocationError::NoRecords`] if the event is not one of SQS. It says what the event is.
-    ///
-    /// ```
-    /// let event = r#"{"Records": [{"EventSource": "aws:sns", "Sns": {"Message": "{}"}}]}"#;
-    /// let event: requeue::SqsEvent = serde_json::from_str(event).unwrap();
-    /// assert!(event.into_records().unwrap_err().to_string().starts_with("the event is one of SNS"));
-    /// ```
     pub fn into_records(self) -> Result<Vec<Record>, InvocationError> {
         self.records.ok_or(InvocationError::NoRecords { service: self.origin.service() })
     }

@@ -54,20 +54,12 @@ pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
 /// [`run`](crate::run) calls this by itself; a `main` with a [`Worker`](crate::Worker) calls it
 /// first. `default` is the level if none is set. No level and no `RUST_LOG` shows the lines that
 /// [`may_be_logged`] keeps back.
-///
-/// ```
-/// requeue::init_logging(tracing::Level::INFO);
-/// ```
 pub fn init_logging(default: tracing::Level) {
     init_logging_to(default, std::io::stdout);
 }
 
 /// As [`init_logging`], but with another destination: `writer` makes the writer of each line. A
 /// line that cannot be written is lost.
-///
-/// ```
-/// requeue::init_logging_to(tracing::Level::INFO, std::io::stderr);
-/// ```
 pub fn init_logging_to<W: std::io::Write>(
     default: tracing::Level,
     writer: impl Fn() -> W + Send + Sync + 'static,
@@ -123,10 +115,6 @@ fn filter_of(level: &str) -> Option<LevelFilter> {
 /// Installs a panic hook that logs the place of a panic. It does not log the text, which may quote
 /// a message. It is for a program with a subscriber of its own; [`init_logging`] installs it by
 /// itself.
-///
-/// ```
-/// requeue::log_panics_by_place();
-/// ```
 pub fn log_panics_by_place() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -147,12 +147,6 @@ impl<T> Message<T> {
     ///
     /// SQS gives every message an id, but an event that somebody wrote by hand may lack it. The key
     /// is then random on each attempt, so that no two messages share one.
-    ///
-    /// ```
-    /// # use requeue::Message;
-    /// let message = Message::builder(()).original_id("e5a1").attempt(3).build();
-    /// assert_eq!(message.idempotency_key(), "e5a1");
-    /// ```
     pub fn idempotency_key(&self) -> &str {
         self.delivery.original_id().or(self.random_key.as_deref()).unwrap_or_default()
     }
@@ -168,14 +162,6 @@ impl<T> Message<T> {
     }
 
     /// The text of a message attribute; `None` if there is no such attribute, or it is binary.
-    ///
-    /// ```
-    /// # use requeue::{Failure, Message};
-    /// async fn charge(message: Message) -> Result<(), Failure> {
-    ///     println!("for {}", message.attribute("tenant").unwrap_or("nobody"));
-    ///     Ok(())
-    /// }
-    /// ```
     pub fn attribute(&self, name: &str) -> Option<&str> {
         match &self.delivery.attributes.get(name)?.value {
             AttributeValue::Text(text) => Some(text),

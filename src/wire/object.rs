@@ -7,29 +7,24 @@ use memchr::{memchr, memmem::Finder};
 
 use super::json;
 use crate::json::each_member;
+use crate::words::words;
 
-/// The name of one of the four fields that we add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
-    RetryCount,
-    OriginalMessageId,
-    RetryTimestamp,
-    RetryState,
+words! {
+    "The name in a body."
+    /// The name of one of the four fields that we add.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Name {
+        RetryCount = "retryCount",
+        OriginalMessageId = "originalMessageId",
+        RetryTimestamp = "retryTimestamp",
+        RetryState = "retryState",
+    }
 }
 
 impl Name {
     /// All four, in the order in which they are added.
     pub(super) const ALL: [Self; 4] =
         [Self::RetryCount, Self::OriginalMessageId, Self::RetryTimestamp, Self::RetryState];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::RetryCount => "retryCount",
-            Self::OriginalMessageId => "originalMessageId",
-            Self::RetryTimestamp => "retryTimestamp",
-            Self::RetryState => "retryState",
-        }
-    }
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|candidate| candidate.as_str() == name)

@@ -39,14 +39,12 @@ pub(super) fn read(text: &str) -> Option<StateText> {
 }
 
 /// The known fields in the order in which they are written: for each its name in the text and in the
-/// state, how its text is read, and how its value is written if it has one.
+/// state, how its text is read into the state, and how its value is written if there is one.
 macro_rules! fields {
-    ($($name:literal $field:ident, $read:expr => |$state:ident| $written:expr;)+) => {
+    ($($name:literal $field:ident $(, $read:expr)? => |$it:ident| $written:expr;)+) => {
         /// The known fields as text, and the others.
         #[derive(Default)]
         struct Fields<'a> {
-            v: Option<&'a str>,
-            original: Option<&'a str>,
             $($field: Option<&'a str>,)+
             unknown: Vec<(String, String)>,
         }
@@ -54,8 +52,6 @@ macro_rules! fields {
         impl<'a> Fields<'a> {
             fn known(&mut self, name: &str) -> Option<&mut Option<&'a str>> {
                 Some(match name {
-                    "v" => &mut self.v,
-                    "original" => &mut self.original,
                     $($name => &mut self.$field,)+
                     _ => return None,
                 })
@@ -63,9 +59,9 @@ macro_rules! fields {
 
             fn state(self) -> Option<RetryState> {
                 let mut state = RetryState { unknown: self.unknown, ..RetryState::default() };
-                $(if let Some(text) = self.$field {
+                $($(if let Some(text) = self.$field {
                     state.$field = $read(text)?.into();
-                })+
+                })?)+
                 Some(state)
             }
         }
@@ -73,16 +69,12 @@ macro_rules! fields {
         impl Serialize for Printed<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut map = serializer.serialize_map(None)?;
-                map.serialize_entry("v", &VERSION)?;
                 $({
-                    let $state = self.state;
+                    let $it = self;
                     if let Some(value) = $written {
                         map.serialize_entry($name, &value)?;
                     }
                 })+
-                if !self.originals.is_empty() {
-                    map.serialize_entry("original", &Originals(self.originals))?;
-                }
                 for (name, text) in &self.state.unknown {
                     map.serialize_entry(name, raw(text))?;
                 }
@@ -93,24 +85,26 @@ macro_rules! fields {
 }
 
 fields! {
-    "firstSent" first_sent, time => |state| state.first_sent.map(millis);
-    "firstReceived" first_received, time => |state| state.first_received.map(millis);
-    "class" class, class => |state| state.class.map(FailureClass::as_str);
-    "delay" delay, delay => |state| state.delay.map(secs);
-    "counts" counts, counts => |state| (state.counts != [0; 4]).then_some(ClassCounts(state));
-    "notBefore" not_before, time => |state| state.not_before.map(millis);
-    "startTag" start_tag, json::plain_integer => |state| state.start_tag;
-    "ageFrom" age_from, time => |state| state.age_from.map(millis);
-    "deferrals" deferrals, super::count => |state| non_zero(state.deferrals);
-    "postponements" postponements, super::count => |state| non_zero(state.postponements);
-    "hops" hops, super::count => |state| non_zero(state.hops);
-    "lineage" copies_in_row, super::count => |state| non_zero(state.copies_in_row);
-    "alone" is_alone, alone => |state| state.is_alone.then_some(true);
-    "redrives" redrives, super::count => |state| non_zero(state.redrives);
-    "deadLetter" dead_letter, object => |state| state.dead_letter.as_deref().map(raw);
-    "source" source, json::string => |state| state.source.as_deref();
-    "lastDeadLetter" last_dead_letter, object => |state| state.last_dead_letter.as_deref().map(raw);
-    "traceparent" traceparent, json::string => |state| state.traceparent.as_deref();
+    "v" v => |_it| Some(VERSION);
+    "firstSent" first_sent, time => |it| it.state.first_sent.map(millis);
+    "firstReceived" first_received, time => |it| it.state.first_received.map(millis);
+    "class" class, class => |it| it.state.class.map(FailureClass::as_str);
+    "delay" delay, delay => |it| it.state.delay.map(secs);
+    "counts" counts, counts => |it| (it.state.counts != [0; 4]).then_some(ClassCounts(it.state));
+    "notBefore" not_before, time => |it| it.state.not_before.map(millis);
+    "startTag" start_tag, json::plain_integer => |it| it.state.start_tag;
+    "ageFrom" age_from, time => |it| it.state.age_from.map(millis);
+    "deferrals" deferrals, super::count => |it| non_zero(it.state.deferrals);
+    "postponements" postponements, super::count => |it| non_zero(it.state.postponements);
+    "hops" hops, super::count => |it| non_zero(it.state.hops);
+    "lineage" copies_in_row, super::count => |it| non_zero(it.state.copies_in_row);
+    "alone" is_alone, alone => |it| it.state.is_alone.then_some(true);
+    "redrives" redrives, super::count => |it| non_zero(it.state.redrives);
+    "original" original => |it| (!it.originals.is_empty()).then_some(Originals(it.originals));
+    "deadLetter" dead_letter, object => |it| it.state.dead_letter.as_deref().map(raw);
+    "source" source, json::string => |it| it.state.source.as_deref();
+    "lastDeadLetter" last_dead_letter, object => |it| it.state.last_dead_letter.as_deref().map(raw);
+    "traceparent" traceparent, json::string => |it| it.state.traceparent.as_deref();
 }
 
 impl<'a> Fields<'a> {

@@ -32,7 +32,7 @@ const FLOORS: [&[&str]; 18] = [
     &["disposition", "state"],
     &["failure"],
     &["aws", "clock", "delay", "pointer"],
-    &["json"],
+    &["json", "words"],
 ];
 
 /// A name, the only places that may use it, and why.

@@ -1,50 +1,18 @@
 //! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of all its
 //! problems. This module knows neither files nor variables.
 //!
-//! ```json
-//! {
-//!   "preset": "standard",
-//!   "maxRetries": 50,
-//!   "backoff": "exponential",
-//!   "baseDelayMultiplier": 3.0,
-//!   "maxDelaySeconds": 60,
-//!   "jitter": { "proportional": 0.1 },
-//!   "totalTimeoutSeconds": 43200,
-//!   "errorConfigs": {
-//!     "rate-limit": { "baseDelay": 60, "maxDelay": 300, "jitter": "full" },
-//!     "quota": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
-//!     "default": { "baseDelay": 2, "multiplier": 2 }
-//!   },
-//!   "maxPauseSeconds": 60,
-//!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
-//!   "rateLimit": { "limit": 50, "periodSeconds": 1, "burst": 1, "fairBy": "/tenant", "weights": { "acme": 3 } },
-//!   "idempotency": { "key": "/orderId", "keepSeconds": 1209600, "whenUnavailable": "call" },
-//!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "temporary", "delaySeconds": 30 } ],
-//!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
-//!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },
-//!   "queues": { "refunds": { "preset": "critical", "timeoutSeconds": 5, "concurrency": 2, "deadLetter": "annotate" } },
-//!   "queueConfig": { "visibilityTimeout": 360, "messageRetentionPeriod": 1209600, "maxReceiveCount": 5 }
-//! }
-//! ```
-//!
 //! Every key may be left out. The table of keys is `keys.rs`, their bounds are in `shapes.rs`, and
-//! `infra/policy.schema.json` has both for editors.
+//! `infra/policy.schema.json` has both for editors; `docs/reference/policy.md` explains them.
 //!
 //! - A value of a class overrides the global one, and the global one overrides the preset's. A
 //!   preset replaces the whole table of classes. `default` is the entry of each class that has none
 //!   of its own; it adds nothing to a class's own entry.
 //! - An entry of `queues` is a policy of its own, and takes nothing from the document. Its `rules`,
 //!   `timeoutSeconds`, `concurrency` and `deadLetter` replace those of all queues.
-//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds,
-//!   whose last value repeats. A list names its own longest delay, so only a `maxDelay` of the same
-//!   class bounds the list.
-//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`. At
-//!   the top level, `"jitterPercentage": share` means the same as that object.
-//! - `sqsCalls`, `receiveCalls`, `maxPauseSeconds` and `circuitBreaker` stand here with their
-//!   defaults. No preset changes them, and none has a `rateLimit`, `idempotency` or `rules`.
-//! - Numbers of seconds may have fractions. A contradiction within a class is refused, for example
-//!   a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
-//!   policy's has no effect and is not refused: `requeue check` reports it.
+//! - A list of delays names its own longest delay, so only a `maxDelay` of the same class bounds it.
+//! - A contradiction within a class is refused, for example a `multiplier` beside a `backoff` that is
+//!   not exponential. A class's `maxRetries` above the policy's has no effect and is not refused:
+//!   `requeue check` reports it.
 
 use std::fmt;
 use std::str::FromStr;
