@@ -7,6 +7,31 @@ use crate::gate::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
 
+/// Methods that a handler leaves to the one inside it.
+macro_rules! forward {
+    ($inner:tt: $($method:ident)+) => { $(forward!(@$method $inner);)+ };
+    (@scope $inner:tt) => {
+        fn scope(&self, message: &Message<T>) -> Scope {
+            self.$inner.scope(message)
+        }
+    };
+    (@rate_limit $inner:tt) => {
+        fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+            self.$inner.rate_limit(scope)
+        }
+    };
+    (@needs_event $inner:tt) => {
+        fn needs_event(&self) -> bool {
+            self.$inner.needs_event()
+        }
+    };
+    (@as_bulk $inner:tt) => {
+        fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
+            self.$inner.as_bulk()
+        }
+    };
+}
+
 mod around;
 mod in_bulk;
 
@@ -232,15 +257,5 @@ where
         (self.scope)(message)
     }
 
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.handler.rate_limit(scope)
-    }
-
-    fn needs_event(&self) -> bool {
-        self.handler.needs_event()
-    }
-
-    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
-        self.handler.as_bulk()
-    }
+    forward!(handler: rate_limit needs_event as_bulk);
 }

@@ -29,21 +29,10 @@
 //!
 //! # The path of a message
 //!
-//! | step | | where |
-//! |---|---|---|
-//! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
-//! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, dead-lettered, no time left, paused, circuit open, no reservation in the rate limit | `gate/`, `processor/admission.rs`, `limit/`, `shared_table/` |
-//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order; several messages in one call of a [`BulkHandler`] | [`Handler`], `processor/attempt.rs`, `executor.rs`, `calls.rs` |
-//! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
-//! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
-//! | plan | the disposition becomes a plan for this delivery: done, keep, show, hide or copy | `plan/` |
-//! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
-//! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes finished messages | `lambda/`, [`Worker`] |
-//! | observe | report, circuits and trouble become events; log lines and metrics are two [`Observer`]s of them | [`Event`], `telemetry/` |
-//!
-//! Values only move down. `processor/mod.rs` has the steps from decode to settle on one page, with
-//! the time that each may take.
+//! A host, Lambda or a [`Worker`], receives records. Each is decoded, gated, handled, classified,
+//! decided about, planned and settled; the [`Report`] is the response, and [`Event`]s tell observers.
+//! Values only move down. `processor/mod.rs` has the steps on one page, with the time that each may
+//! take.
 //!
 //! # Guarantees
 //!

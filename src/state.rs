@@ -82,24 +82,20 @@ impl RetryState {
     /// The message failed and is tried again. It had used `retries` before.
     pub(crate) fn note_retry(&mut self, retries: u32, class: Option<FailureClass>, wait: Duration) {
         self.retry_count = retries.saturating_add(1);
-        self.deferrals = 0;
-        self.postponements = 0;
-        self.start_tag = None;
-        self.delay = Some(wait);
-        self.class = class;
+        self.note_failure(class, wait);
         if let Some(class) = class {
             let count = &mut self.counts[class as usize];
             *count = count.saturating_add(1);
         }
     }
 
-    /// The message failed since its service serves nobody. It uses no retry.
-    pub(crate) fn note_unserved(&mut self, class: FailureClass, wait: Duration) {
+    /// The message failed. If its service serves nobody, it uses no retry.
+    pub(crate) fn note_failure(&mut self, class: Option<FailureClass>, wait: Duration) {
         self.deferrals = 0;
         self.postponements = 0;
         self.start_tag = None;
         self.delay = Some(wait);
-        self.class = Some(class);
+        self.class = class;
     }
 
     /// The message was deferred without a call.
@@ -117,22 +113,22 @@ impl RetryState {
             }
             None => self.note_deferral(),
         }
-        if !self.was_called() {
-            self.age_from = end;
-        }
+        self.note_wait(end);
     }
 
     /// The message waits in the line of its rate limit until `end`, since its service is paused.
     pub(crate) fn note_paused_in_line(&mut self, start_tag: u64, end: Option<SystemTime>) {
         self.start_tag = Some(start_tag);
-        if !self.was_called() {
-            self.age_from = end;
-        }
+        self.note_wait(end);
     }
 
     /// Nobody could say whether the rate limit had room. The message keeps its start tag.
     pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
         self.note_hop();
+        self.note_wait(end);
+    }
+
+    fn note_wait(&mut self, end: Option<SystemTime>) {
         if !self.was_called() {
             self.age_from = end;
         }

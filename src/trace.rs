@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::queue::{Attribute, AttributeValue};
+use crate::queue::Attribute;
 
 /// The names of the attributes in which OpenTelemetry carries the context through SQS, and of the
 /// headers.
@@ -16,10 +16,7 @@ pub(crate) const TRACESTATE: &str = "tracestate";
 /// Source: W3C Trace Context, "traceparent header field values". A part that a later version
 /// appends is kept.
 pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
-    match &attribute.value {
-        AttributeValue::Text(text) => Some(text.as_str()).filter(|text| is_traceparent(text)),
-        AttributeValue::Binary(_) => None,
-    }
+    attribute.as_text().filter(|text| is_traceparent(text))
 }
 
 /// Whether a `traceparent` is well-formed.

@@ -74,17 +74,7 @@ where
         (self.around)(Arc::clone(&self.handler), message)
     }
 
-    fn scope(&self, message: &Message<T>) -> Scope {
-        self.handler.scope(message)
-    }
-
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.handler.rate_limit(scope)
-    }
-
-    fn needs_event(&self) -> bool {
-        self.handler.needs_event()
-    }
+    forward!(handler: scope rate_limit needs_event);
 }
 
 #[diagnostic::do_not_recommend]
@@ -105,17 +95,7 @@ where
         self.handler.messages_per_call()
     }
 
-    fn scope(&self, message: &Message<T>) -> Scope {
-        self.handler.scope(message)
-    }
-
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.handler.rate_limit(scope)
-    }
-
-    fn needs_event(&self) -> bool {
-        self.handler.needs_event()
-    }
+    forward!(handler: scope rate_limit needs_event);
 }
 
 /// A handler of any type, for a program that chooses its handler at run time. Its clones are the
@@ -159,21 +139,7 @@ impl<T: 'static> Handler<T> for BoxHandler<T> {
         self.0.handle(message)
     }
 
-    fn scope(&self, message: &Message<T>) -> Scope {
-        self.0.scope(message)
-    }
-
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.0.rate_limit(scope)
-    }
-
-    fn needs_event(&self) -> bool {
-        self.0.needs_event()
-    }
-
-    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
-        self.0.as_bulk()
-    }
+    forward!(0: scope rate_limit needs_event as_bulk);
 }
 
 /// The methods of [`Handler`], with one type for all futures.

@@ -91,7 +91,7 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
 /// How a call for several messages ended. Handlers write it as a literal, so a fourth variant would
 /// be a new major version.
 ///
-/// A function may also return a list of results, which collects into [`Bulk::Each`], or one result for
+/// A list of results collects into [`Bulk::Each`]. [`IntoBulk`] converts one too, and one result for
 /// all: `Ok` says that all are done, and `Err` is unclear.
 ///
 /// ```
@@ -190,17 +190,7 @@ impl<B: BulkHandler<T>, T: Send + 'static> Handler<T> for InBulk<B> {
         result
     }
 
-    fn scope(&self, message: &Message<T>) -> Scope {
-        self.0.scope(message)
-    }
-
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.0.rate_limit(scope)
-    }
-
-    fn needs_event(&self) -> bool {
-        self.0.needs_event()
-    }
+    forward!(0: scope rate_limit needs_event);
 
     fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
         Some(self)
@@ -226,13 +216,7 @@ impl<H: Handler<T, Error: Send>, T: Send + 'static> BulkHandler<T> for Each<H> {
         Bulk::Each(join_all(messages.into_iter().map(|message| self.0.handle(message))).await)
     }
 
-    fn scope(&self, message: &Message<T>) -> Scope {
-        self.0.scope(message)
-    }
-
-    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-        self.0.rate_limit(scope)
-    }
+    forward!(0: scope rate_limit);
 }
 
 /// A bulk handler of any type, as the processor calls it.

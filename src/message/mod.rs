@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::classify::{self, Response};
 use crate::delivery::Delivery;
 use crate::failure::Failure;
-use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::queue::{Attribute, QueueArn};
 use crate::trace;
 use crate::wire::DeadLetterInfo;
 
@@ -163,10 +163,7 @@ impl<T> Message<T> {
 
     /// The text of a message attribute; `None` if there is no such attribute, or it is binary.
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        match &self.delivery.attributes.get(name)?.value {
-            AttributeValue::Text(text) => Some(text),
-            AttributeValue::Binary(_) => None,
-        }
+        self.delivery.attributes.get(name)?.as_text()
     }
 
     /// The message group: on a standard queue the tenant of fair queues.

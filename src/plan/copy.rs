@@ -5,17 +5,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
-
 use crate::clock::timestamp_text;
 use crate::delay::{Delay, Wait};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
-use crate::failure::{Failure, FailureClass};
+use crate::failure::Failure;
 use crate::limit::StartTag;
-use crate::queue::{AttributeValue, MAX_BATCH_BYTES, Outgoing, QueueArn};
+use crate::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;
-use crate::wire::{self, NotWrappable, Stamped, Wrap};
+use crate::wire::{self, DeadLetterInfo, NotWrappable, Stamped, Wrap};
 
 use super::Decision;
 
@@ -129,7 +127,7 @@ pub(super) fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) ->
             state.note_put_off(at.checked_add(wait.total()));
         }
         Some(Deferral::Paused | Deferral::CircuitOpen) if let Some(class) = class => {
-            state.note_unserved(class, wait.total());
+            state.note_failure(Some(class), wait.total());
         }
         Some(
             Deferral::Paused
@@ -176,44 +174,27 @@ pub(super) fn sent_elsewhere(
 }
 
 /// Why a message was dead-lettered, as a reader of the dead-letter queue sees it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Annotation<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<&'static str>,
-    reason: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'a str>,
-    /// The service's own words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-    retry_count: u32,
-    failed_at: String,
-}
-
 fn annotation(
     delivery: &Delivery,
     reason: DeadLetterReason,
     failure: Option<&Failure>,
     at: SystemTime,
 ) -> String {
-    let class = failure.map(Failure::class).or(delivery.state.class).map(FailureClass::as_str);
     // The text must not quote the message.
     let text = |failure: &Failure| {
-        let attributes = delivery.attributes.values().filter_map(|it| match &it.value {
-            AttributeValue::Text(text) => Some(text.as_str()),
-            AttributeValue::Binary(_) => None,
-        });
+        let attributes = delivery.attributes.values().filter_map(Attribute::as_text);
         let texts: Vec<&str> = [delivery.payload()].into_iter().chain(attributes).collect();
         failure.said_besides(&texts)
     };
-    let annotation = Annotation {
-        class,
-        reason: reason.as_str(),
-        detail: failure.map(Failure::detail),
+    let class = failure.map(Failure::class).or(delivery.state.class);
+    DeadLetterInfo {
+        class: class.map(|class| class.as_str().to_owned()),
+        reason: Some(reason.as_str().to_owned()),
+        detail: failure.map(|failure| failure.detail().to_owned()),
         text: failure.and_then(text),
-        retry_count: delivery.retries(),
-        failed_at: timestamp_text(at),
-    };
-    serde_json::to_string(&annotation).expect("texts and a number are JSON")
+        retry_count: Some(delivery.retries()),
+        failed_at: Some(timestamp_text(at)),
+        source: None,
+    }
+    .to_text()
 }

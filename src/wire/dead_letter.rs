@@ -60,19 +60,19 @@ pub struct DeadLetter<'a> {
 #[serde(default, rename_all = "camelCase")]
 pub struct DeadLetterInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
-    class: Option<String>,
+    pub(crate) class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    pub(crate) detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
+    pub(crate) text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry_count: Option<u32>,
+    pub(crate) retry_count: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failed_at: Option<String>,
+    pub(crate) failed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
+    pub(crate) source: Option<String>,
 }
 
 impl DeadLetterInfo {
@@ -151,9 +151,12 @@ impl DeadLetterInfo {
         };
         let claimed = || state.source.clone().filter(|source| is_arn(source));
         let source = from.or_else(claimed);
-        let info =
-            Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
-        Some(serde_json::to_string(&info).expect("texts and a number are JSON"))
+        let class = info.class().map(|class| class.as_str().to_owned());
+        Some(Self { class, source, ..info }.to_text())
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("texts and a number are JSON")
     }
 }
 

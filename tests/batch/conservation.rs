@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::queue::{Attribute, AttributeValue, QueueArn};
 use requeue::{
-    Bulk, BulkHandler, DeadLetterMode, Failure, Handler, InvocationError, Message, Strategy, bulk,
+    Bulk, BulkHandler, DeadLetterMode, Failure, Handler, IntoBulk, InvocationError, Message,
+    Strategy, bulk,
 };
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -163,7 +164,7 @@ impl BulkHandler for Whole {
 
     async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
         let results = join_all(messages.into_iter().map(|message| self.0.handle(message))).await;
-        results.into_iter().collect::<Result<(), _>>().into()
+        results.into_iter().collect::<Result<(), _>>().into_bulk()
     }
 }
 

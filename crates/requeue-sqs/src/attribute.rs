@@ -19,6 +19,15 @@ impl Attribute {
         Self { data_type: "String".to_owned(), value: AttributeValue::Text(value.into()) }
     }
 
+    /// The value, unless it is binary.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            AttributeValue::Text(text) => Some(text),
+            AttributeValue::Binary(_) => None,
+        }
+    }
+
     /// The bytes that SQS counts, without the name.
     #[must_use]
     pub fn size(&self) -> usize {

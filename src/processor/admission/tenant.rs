@@ -9,7 +9,6 @@ use crate::gate::Scope;
 use crate::limit::Tenant;
 use crate::pointer;
 use crate::policy::MessageKey;
-use crate::queue::AttributeValue;
 
 /// The tenant of a message. All messages without one are one tenant.
 pub(super) fn tenant(
@@ -50,10 +49,7 @@ fn text<'a>(place: &MessageKey, delivery: &'a Delivery) -> Option<&'a str> {
     match place {
         MessageKey::Body(pointer) => pointer.find(delivery.payload()),
         MessageKey::MessageGroupId => delivery.group_id.as_deref(),
-        MessageKey::Attribute(name) => match &delivery.attributes.get(name)?.value {
-            AttributeValue::Text(text) => Some(text),
-            AttributeValue::Binary(_) => None,
-        },
+        MessageKey::Attribute(name) => delivery.attributes.get(name)?.as_text(),
     }
 }
 
