@@ -25,7 +25,6 @@ pub use aws_config::SdkConfig;
 pub(crate) use connections::UNUSED;
 
 /// Whether a call failed for lack of credentials. The SDK says so only in words.
-#[must_use]
 pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| Error::source(*error))
         .any(|error| error.to_string().contains("credentials"))
@@ -41,7 +40,6 @@ pub const NO_CONNECTION: &str = "NoConnection";
 pub const CONNECTION_LOST: &str = "ConnectionLost";
 
 /// [`NO_CONNECTION`] or [`CONNECTION_LOST`], for a call that the HTTP client could not complete.
-#[must_use]
 pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
     let is_unmade = successors(Some(error), |error| Error::source(*error))
         .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())

@@ -23,14 +23,12 @@ pub struct Sampler(Arc<dyn Fn() -> f64 + Send + Sync>);
 
 impl Sampler {
     /// The thread's random generator, seeded by the operating system.
-    #[must_use]
     #[allow(clippy::disallowed_methods, reason = "the one place that draws")]
     pub fn random() -> Self {
         Self(Arc::new(rand::random::<f64>))
     }
 
     /// The same numbers in every run with the same seed.
-    #[must_use]
     pub fn seeded(seed: u64) -> Self {
         use rand::{RngExt, SeedableRng, rngs::StdRng};
         let generator = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
@@ -40,13 +38,11 @@ impl Sampler {
     }
 
     /// The same number for every message, for tests of the bounds of a jitter.
-    #[must_use]
     pub fn always(sample: f64) -> Self {
         Self(Arc::new(move || sample))
     }
 
     /// The next number. A number below 0, or NaN, counts as 0; one above 1 counts as 1.
-    #[must_use]
     pub fn sample(&self) -> f64 {
         let sample = (self.0)();
         if sample > 0.0 { sample.min(1.0) } else { 0.0 }

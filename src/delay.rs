@@ -27,7 +27,6 @@ pub struct Wait {
 
 impl Wait {
     /// A wait of `total`, rounded up to whole seconds, that begins `now`.
-    #[must_use]
     pub fn from(total: Duration, now: SystemTime) -> Self {
         let total = Duration::from_secs(whole_secs(total));
         let too_long = total > Duration::from_secs(u64::from(Delay::MAX.as_secs()));
@@ -36,7 +35,6 @@ impl Wait {
     }
 
     /// A wait until `due`. A copy that must hop once more carries `due` again.
-    #[must_use]
     pub fn until(due: SystemTime, now: SystemTime) -> Self {
         Self {
             not_before: Some(due),
@@ -45,20 +43,17 @@ impl Wait {
     }
 
     /// The whole wait, in whole seconds.
-    #[must_use]
     pub fn total(&self) -> Duration {
         self.total
     }
 
     /// The delay for SQS in this hop.
-    #[must_use]
     pub fn delay(&self) -> Delay {
         Delay::at_most(self.total)
     }
 
     /// The earliest time at which the handler may get the message, if one delay of SQS is too
     /// short.
-    #[must_use]
     pub fn not_before(&self) -> Option<SystemTime> {
         self.not_before
     }

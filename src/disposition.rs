@@ -92,7 +92,6 @@ pub enum Disposition {
 
 impl Disposition {
     /// The word used in logs and metrics.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -104,7 +103,6 @@ impl Disposition {
     }
 
     /// Why the message is deferred, left to SQS or dead-lettered, in the words used in logs.
-    #[must_use]
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::DeadLetter(why) => Some(why.as_str()),
@@ -126,7 +124,6 @@ impl Disposition {
     }
 
     /// The wait, where there is one.
-    #[must_use]
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Self::Requeue { wait, .. } | Self::Defer { wait, .. } => Some(*wait),
@@ -310,7 +307,6 @@ impl DeadLetterReason {
     ];
 
     /// The inverse of [`as_str`](Self::as_str).
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }

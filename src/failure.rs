@@ -74,6 +74,7 @@ enum ServiceState {
 ///
 /// It is deliberately no [`std::error::Error`], so that nobody can wrap it and classify it again.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use = "a handler fails by returning it"]
 pub struct Failure {
     class: FailureClass,
     delay: Option<Duration>,
@@ -127,7 +128,6 @@ impl Failure {
     /// A message that waits in a copy uses no retry for it. For a message that waits by its
     /// visibility timeout (a FIFO queue, [`Strategy::Visibility`](crate::Strategy::Visibility)),
     /// the next receive counts as a retry.
-    #[must_use]
     pub fn postpone(delay: Duration) -> Self {
         // A copy uses no retry for it, so nothing else would slow the next delivery.
         const SOONEST: Duration = Duration::from_secs(1);
@@ -161,7 +161,6 @@ impl Failure {
     /// then exceeds the rest of the class's age, Requeue dead-letters the message at once. Otherwise
     /// Requeue adds up to a tenth, at most a minute. A message that waits by its visibility timeout
     /// waits for at most 41,940 s.
-    #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), is_delay_ruled: false, ..self }
     }
@@ -177,7 +176,6 @@ impl Failure {
     }
 
     /// The same, known by this evidence, for handlers that classify responses themselves.
-    #[must_use]
     pub fn by(self, evidence: Evidence) -> Self {
         Self { evidence, ..self }
     }
@@ -196,13 +194,11 @@ impl Failure {
     /// let failure = Failure::temporary("the bank did not respond").in_doubt();
     /// assert!(failure.is_in_doubt());
     /// ```
-    #[must_use]
     pub fn in_doubt(self) -> Self {
         Self { is_in_doubt: true, ..self }
     }
 
     /// Whether the downstream service may still work on the request.
-    #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.is_in_doubt
     }
@@ -224,13 +220,11 @@ impl Failure {
     /// failure counts as any other of its class. The other messages of the scope pause for the
     /// [delay](Self::retry_after) that the failure names. A message that waits by its visibility
     /// timeout uses up a receive, and returns the more rarely the older it is.
-    #[must_use]
     pub fn call_refused(self) -> Self {
         Self { service: ServiceState::Refused, ..self }
     }
 
     /// Whether the downstream service [refused the call](Self::call_refused) before any work.
-    #[must_use]
     pub fn is_call_refused(&self) -> bool {
         self.service == ServiceState::Refused
     }
@@ -241,19 +235,16 @@ impl Failure {
     }
 
     /// The class.
-    #[must_use]
     pub fn class(&self) -> FailureClass {
         self.class
     }
 
     /// The delay that the downstream service or the handler named.
-    #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay
     }
 
     /// Whether this is a [`postponement`](Failure::postpone).
-    #[must_use]
     pub fn is_postponed(&self) -> bool {
         self.postponed
     }
@@ -268,7 +259,6 @@ impl Failure {
     /// use requeue::Failure;
     /// let failure = Failure::temporary("the ledger does not accept connections").service_down();
     /// ```
-    #[must_use]
     pub fn service_down(self) -> Self {
         Self { service: ServiceState::Down, ..self }
     }
@@ -300,13 +290,11 @@ impl Failure {
     }
 
     /// The evidence from which the class was concluded.
-    #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.evidence
     }
 
     /// Its words, scrubbed.
-    #[must_use]
     pub fn detail(&self) -> &str {
         self.detail.as_str()
     }

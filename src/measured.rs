@@ -10,7 +10,6 @@ pub struct State(RetryState);
 
 impl State {
     /// The state of a message that was retried three times.
-    #[must_use]
     pub fn after_three_retries() -> Self {
         Self(RetryState {
             retry_count: 3,
@@ -26,7 +25,6 @@ pub struct Read<'a>(wire::ReadBody<'a>);
 
 impl Read<'_> {
     /// Whether the body is that of a copy.
-    #[must_use]
     pub fn is_of_a_copy(&self) -> bool {
         matches!(self.0.origin, Origin::Ours(_))
     }
@@ -38,20 +36,17 @@ pub struct Stamped(wire::Stamped);
 
 impl Stamped {
     /// The text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
 /// Takes a received body apart.
-#[must_use]
 pub fn read(body: &str) -> Read<'_> {
     Read(wire::read(body, 50))
 }
 
 /// Makes the body of a copy, and wraps the payload if it must.
-#[must_use]
 pub fn stamp(payload: &str, state: &State) -> Option<Stamped> {
     wire::stamp(payload, &state.0, Wrap::WhenNeeded).ok().map(Stamped)
 }

@@ -159,7 +159,6 @@ pub struct Observers {
 
 impl Observers {
     /// One observer alone, and no log lines about events.
-    #[must_use]
     pub fn only(observer: impl Observer + 'static) -> Self {
         Self { list: vec![Arc::new(observer)], has_log: false }
     }

@@ -32,7 +32,6 @@ impl JsonPointer {
     /// `None` if there is no value, or no JSON around it.
     ///
     /// Bodies may be hostile, so the search builds nothing in memory, and nesting costs no stack.
-    #[must_use]
     pub fn find<'a>(&self, json: &'a str) -> Option<&'a str> {
         self.0.strip_prefix('/')?.split('/').try_fold(json, |json, token| {
             let token = token.replace("~1", "/").replace("~0", "~");
@@ -45,7 +44,6 @@ impl JsonPointer {
     }
 
     /// Its text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

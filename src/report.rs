@@ -57,7 +57,6 @@ pub struct Outcome {
 impl Outcome {
     /// Why the message is deferred, left to SQS or dead-lettered, or completed without a call, in the
     /// words used in logs.
-    #[must_use]
     pub fn reason(&self) -> Option<&'static str> {
         if self.idempotency.is_already_done {
             Some("already-completed")
@@ -67,7 +66,6 @@ impl Outcome {
     }
 
     /// Whether its handler succeeded and SQS does not keep it. The log has no line for it.
-    #[must_use]
     pub fn simply_completed(&self) -> bool {
         let is_complete = self.disposition == Disposition::Complete;
         is_complete && self.settlement == Settlement::Done && !self.idempotency.is_already_done
@@ -75,7 +73,6 @@ impl Outcome {
 
     /// Whether its call failed in an outage: its circuit is open or its scope paused, so the message
     /// is deferred, though it was called.
-    #[must_use]
     pub fn failed_in_outage(&self) -> bool {
         let why = [Deferral::CircuitOpen, Deferral::Paused];
         let is_outage =
@@ -163,7 +160,6 @@ pub enum Settlement {
 
 impl Settlement {
     /// The word used in logs.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -176,7 +172,6 @@ impl Settlement {
     }
 
     /// The code of the call that failed, if one did.
-    #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::KeptNotDelayed { code }
@@ -187,7 +182,6 @@ impl Settlement {
     }
 
     /// Whether SQS must keep the original, so that its id belongs in `batchItemFailures`.
-    #[must_use]
     pub const fn is_kept(&self) -> bool {
         match self {
             Self::Kept | Self::KeptNotDelayed { .. } | Self::Unconfirmed { .. } => true,

@@ -161,7 +161,6 @@ pub struct SharedTable {
 
 impl SharedTable {
     /// Shared by this table, with the defaults.
-    #[must_use]
     pub fn by(table: Arc<dyn Table>) -> Self {
         Self { table, namespace: String::new(), max_environments: 1_000 }
     }
@@ -270,7 +269,6 @@ impl DeadLetterMode {
     pub const OF_WORKERS: Self = Self::Annotate;
 
     /// The word of the setting `REQUEUE_DEAD_LETTER`.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Redrive => "redrive",
@@ -280,7 +278,6 @@ impl DeadLetterMode {
     }
 
     /// The queue to which copies are sent, if the mode names one.
-    #[must_use]
     pub const fn queue(&self) -> Option<&QueueUrl> {
         match self {
             Self::Direct(queue) => Some(queue),
@@ -316,7 +313,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// The metrics of a service, at level INFO.
-    #[must_use]
     pub fn of(service: impl Into<String>) -> Self {
         Self { service: service.into(), level: "INFO".to_owned() }
     }

@@ -12,7 +12,6 @@ macro_rules! words {
 
         impl $name {
             #[doc = $about]
-            #[must_use]
             $vis const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+

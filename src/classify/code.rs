@@ -89,7 +89,6 @@ pub(super) fn is_constant(text: &str) -> bool {
 /// assert_eq!(presentable("outdated-fare"), Some("outdated-fare"));
 /// assert_eq!(presentable("Dear Ann"), None);
 /// ```
-#[must_use]
 pub fn presentable(text: &str) -> Option<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
     let count = |is_it: fn(&u8) -> bool| text.bytes().filter(is_it).count();

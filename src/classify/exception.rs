@@ -32,7 +32,6 @@ pub struct Exception {
 
 impl Exception {
     /// An exception of this type. Each may be empty.
-    #[must_use]
     pub fn new(error_type: &str, message: &str) -> Self {
         let mut codes = vec![last_part(error_type).to_owned()];
         if error_type != codes[0] {
@@ -59,7 +58,6 @@ impl Exception {
     }
 
     /// The last part of the type: `C` of `a.b.C`, `A$C` and `Function<A::C>`.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.codes[0]
     }

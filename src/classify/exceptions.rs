@@ -25,7 +25,6 @@ impl Failure {
     /// `com.example.BankClosed`.
     ///
     /// The reason has the last part of the type if it looks like a name, and never the message.
-    #[must_use]
     pub fn from_exception(exception: &Exception) -> Self {
         let text = rules::keep_text().then(|| exception.message());
         let failure = Self::classified(exception);

@@ -57,13 +57,11 @@ pub struct GrpcStatus {
 
 impl GrpcStatus {
     /// A status without details.
-    #[must_use]
     pub const fn new(code: i32) -> Self {
         Self { code, retry_delay: None, quota_failure: false }
     }
 
     /// The status of a name such as `RESOURCE_EXHAUSTED`, without details.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (code, ..) = CODES.iter().find(|row| row.1 == name)?;
         Some(Self::new(*code))
@@ -107,7 +105,6 @@ impl Failure {
     /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details have a quota
     /// failure and no delay; otherwise it is a rate limit. A number that is no gRPC code is
     /// temporary.
-    #[must_use]
     pub fn from_grpc(status: GrpcStatus) -> Self {
         let Some((_, name, class)) = CODES.iter().find(|row| row.0 == status.code) else {
             return Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unknown gRPC code");

@@ -125,7 +125,6 @@ impl Failure {
     /// A delay of zero, or a time that has just passed, leaves the delay to the policy's curve. A
     /// postponement then waits a second. A time that passed more than a day ago or is more than a
     /// year away counts as absent, and the reason names its header.
-    #[must_use]
     pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
         let named = Named::new(response, now);
         let later = named.retry_after();
@@ -160,7 +159,6 @@ impl Failure {
     /// assert_eq!((failure.class(), failure.detail()), (FailureClass::RateLimit, "status 200: ratelimited, by rules[0]"));
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
-    #[must_use]
     pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
         let (named, details) = (Named::new(response, now), Details::of(response));
         let failure = by_rules(response, &details)?;

@@ -65,7 +65,6 @@ impl Failure {
     /// assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Typed));
     /// assert_eq!(failure.detail(), "connection refused");
     /// ```
-    #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
         let failure = Facts::error(error, None).by_rules().or_else(|| recognised(error));
         let unrecognised =
@@ -85,7 +84,6 @@ impl Failure {
     /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
     /// assert_eq!(Failure::aws(&error).detail(), "throttled: ThrottlingException");
     /// ```
-    #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
         let ruled = Facts::error(error, error.code()).by_rules();
         let is_in_doubt = error.code().map_or_else(|| doubt::of_error(error), doubt::of_code);
@@ -118,7 +116,6 @@ pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
 }
 
 /// Classifies by type alone, as [`Failure::classified`] does after the rules.
-#[must_use]
 pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
 }

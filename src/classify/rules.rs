@@ -129,7 +129,6 @@ pub(crate) const CLASSES: [(&str, FailureClass); 11] = [
 ];
 
 /// The class that a word names, as policy documents and logs write it, or by an older name.
-#[must_use]
 pub fn class_named(word: &str) -> Option<FailureClass> {
     let word = word.trim().replace('-', "_").to_ascii_uppercase();
     CLASSES.iter().find(|(known, _)| *known == word).map(|(_, class)| *class)
@@ -137,7 +136,6 @@ pub fn class_named(word: &str) -> Option<FailureClass> {
 
 impl Rules {
     /// No rules: the built-in tables classify everything.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -182,7 +180,6 @@ impl Rules {
     }
 
     /// The failure that the first matching rule makes, else [`Failure::classified`].
-    #[must_use]
     pub fn classify(&self, error: &(dyn Error + 'static)) -> Failure {
         self.within(|| Failure::classified(error))
     }
@@ -198,13 +195,11 @@ impl Rules {
     }
 
     /// The number of rules.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are no rules.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -238,7 +233,6 @@ impl fmt::Debug for Rules {
 /// assert!(!names_status(200));
 /// # Ok::<(), requeue::InvalidPolicy>(())
 /// ```
-#[must_use]
 pub fn names_status(status: u16) -> bool {
     let names = |rule: &Rule| match rule {
         Rule::ByType(_) => false,

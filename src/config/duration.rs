@@ -4,7 +4,6 @@
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
 /// The seconds of `45s`, `1h30m` or `2d`: each unit at most once, the longest first.
-#[must_use]
 pub fn duration_secs(text: &str) -> Option<u64> {
     let (mut rest, mut secs, mut units) = (text, 0_u64, &UNITS[..]);
     while !rest.is_empty() {

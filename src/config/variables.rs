@@ -56,7 +56,6 @@ pub struct Variables {
 
 impl Variables {
     /// The variables of this process.
-    #[must_use]
     pub fn from_env() -> Self {
         Self { host: Host::from_env(), ..Self::new(environment()) }
     }
@@ -79,14 +78,12 @@ impl Variables {
     }
 
     /// The value of a variable. An empty value counts as none.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
     /// The settings that have no effect beside a target function, or beside a URL without one, by
     /// their whole names.
-    #[must_use]
     pub fn without_effect(&self, has_function: bool) -> Vec<String> {
         let names = if has_function { HTTP_NAMES } else { FUNCTION_NAMES };
         self.set_of(names.split(' ').filter(|name| !COMMON_NAMES.contains(name)))
@@ -100,7 +97,6 @@ impl Variables {
     }
 
     /// The variables by their whole names.
-    #[must_use]
     pub fn into_values(self) -> BTreeMap<String, String> {
         self.values
     }
@@ -257,13 +253,11 @@ pub struct InvalidConfig {
 impl InvalidConfig {
     /// One problem of a program that uses the library.
     #[doc(hidden)]
-    #[must_use]
     pub fn of(problem: impl Into<String>) -> Self {
         Self { problems: vec![problem.into()] }
     }
 
     /// The problems, one line each.
-    #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }

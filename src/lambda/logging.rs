@@ -38,7 +38,6 @@ const DISCREET: &str = "\
 /// The text of panics may quote a message too: see [`log_panics_by_place`].
 ///
 /// The log lines of your handler are your own: Requeue does not filter them.
-#[must_use]
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO
         || !DISCREET.split(' ').any(|name| metadata.target().starts_with(name))

@@ -309,7 +309,6 @@ impl<T> Message<T> {
     /// assert!(record.contains(r#""messageId":"first""#));
     /// assert!(record.contains(r#""ApproximateReceiveCount":"3""#));
     /// ```
-    #[must_use]
     pub fn to_event_record(&self) -> String {
         event_record::write(self)
     }

@@ -52,7 +52,6 @@ pub enum Backoff {
 
 impl Backoff {
     /// The delay after `retries` retries. Saturates.
-    #[must_use]
     pub fn delay(&self, retries: u32) -> Duration {
         match self {
             Self::Exponential { base, multiplier } => exponential(*base, *multiplier, retries),
@@ -64,7 +63,6 @@ impl Backoff {
     }
 
     /// The word of the policy document; `list` for a list of delays.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Exponential { .. } => "exponential",
@@ -76,7 +74,6 @@ impl Backoff {
     }
 
     /// The first delay.
-    #[must_use]
     pub const fn base(&self) -> Duration {
         match self {
             Self::Exponential { base, .. }

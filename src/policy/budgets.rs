@@ -37,7 +37,6 @@ pub struct History {
 
 impl History {
     /// The history of a message that is received for the first time.
-    #[must_use]
     pub const fn starting(first_received: SystemTime) -> Self {
         Self { retries: 0, class_retries: 0, previous: None, first_received, receives: 1 }
     }

@@ -49,14 +49,12 @@ impl CallPolicy {
     pub(crate) const MULTIPLIER: f64 = 2.0;
 
     /// A policy that tries nothing again.
-    #[must_use]
     pub fn off() -> Self {
         Self { max_attempts: 1, ..Self::default() }
     }
 
     /// How a worker receives again after a failure: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
     /// fifth. It never gives up. A failure that outlives these attempts is an error in its log.
-    #[must_use]
     pub fn receiving() -> Self {
         Self {
             max_attempts: 3,
@@ -71,7 +69,6 @@ impl CallPolicy {
 
     /// The pause after so many attempts; `None` if no other attempt follows. `previous` is the
     /// pause before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
-    #[must_use]
     pub fn pause(
         &self,
         attempts: u32,

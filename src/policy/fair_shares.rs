@@ -36,7 +36,6 @@ pub struct FairShares {
 
 impl FairShares {
     /// Equal shares for all tenants.
-    #[must_use]
     pub const fn by(by: MessageKey) -> Self {
         Self { by, weights: BTreeMap::new() }
     }
@@ -81,7 +80,6 @@ pub struct KeyLimit {
 
 impl KeyLimit {
     /// A limit for each value.
-    #[must_use]
     pub const fn new(key: MessageKey, limit: RateLimit) -> Self {
         Self { key, limit, units: None }
     }

@@ -105,7 +105,6 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// The policy of a class; a non-retryable failure has none.
-    #[must_use]
     pub const fn class(&self, class: FailureClass) -> Option<&ClassPolicy> {
         match class {
             FailureClass::RateLimit => Some(&self.rate_limit),
@@ -157,7 +156,6 @@ impl ClassPolicy {
     /// let shortest = |retries| policy.quota.delay(retries, None, 0.0).as_secs();
     /// assert_eq!([shortest(0), shortest(1), shortest(2), shortest(3)], [60, 180, 300, 300]);
     /// ```
-    #[must_use]
     pub fn delay(&self, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
         let spread = Spread::of(&self.backoff, retries, self.max_delay, previous);
         self.jitter.apply(&spread, sample)
@@ -209,7 +207,6 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// So many calls in each period, with the default burst.
-    #[must_use]
     pub const fn new(limit: u32, period: Duration) -> Self {
         let max_reservation = Duration::from_secs(2);
         Self {
@@ -224,7 +221,6 @@ impl RateLimit {
     }
 
     /// The time between two calls at the limit, rounded up; a day at most.
-    #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval_nanos())
     }
@@ -248,7 +244,6 @@ impl RateLimit {
 
     /// The calls that may come together beyond the first, if they have to wait for other limits after
     /// this one.
-    #[must_use]
     pub fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
         let wait: Duration = later.map(|limit| limit.max_reservation).sum();
         let calls = wait.as_nanos().div_ceil(self.interval().as_nanos());

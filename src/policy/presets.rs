@@ -102,7 +102,6 @@ impl RetryPolicy {
     /// | rate-limit | 60, 180, 300, 300, … | 4 h 04 min | 12 h |
     /// | quota | 120, 360, 600, 600, … | 8 h 08 min | 48 h |
     /// | temporary | 2, 6, 18, 54, 60, 60, … | 47 min | 12 h |
-    #[must_use]
     pub fn standard() -> Self {
         Preset::STANDARD.policy()
     }
@@ -116,7 +115,6 @@ impl RetryPolicy {
     /// | rate-limit | 10, 20, 30, 30, … | 4 min 30 s | 1 h |
     /// | quota | 15, 30, 30, … | 4 min 45 s | 1 h |
     /// | temporary | 2, 4, 8, 16, 30, 30, … | 3 min 30 s | 1 h |
-    #[must_use]
     pub fn high_volume() -> Self {
         Preset::HIGH_VOLUME.policy()
     }
@@ -132,7 +130,6 @@ impl RetryPolicy {
     /// | rate-limit | 2, 4, 8, 10, 10 | 34 s | 10 min |
     /// | quota | 5, 10, 10, 10, 10 | 45 s | 10 min |
     /// | temporary | 1, 2, 4, 5, 5 | 17 s | 10 min |
-    #[must_use]
     pub fn critical() -> Self {
         Preset::CRITICAL.policy()
     }

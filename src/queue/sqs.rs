@@ -40,7 +40,6 @@ pub struct SqsQueue {
 
 impl SqsQueue {
     /// Uses a client of your own.
-    #[must_use]
     pub fn new(client: &Client) -> Self {
         let config = client.config().to_builder().retry_config(RetryConfig::disabled()).build();
         Self { client: Arc::new(OnceCell::new_with(Some(Client::from_conf(config)))) }
@@ -48,7 +47,6 @@ impl SqsQueue {
 
     /// Uses AWS's standard environment: credentials, region, endpoints. They are loaded at the
     /// first call of SQS, since a function whose messages are all done never calls it.
-    #[must_use]
     pub fn from_env() -> Self {
         Self { client: Arc::default() }
     }

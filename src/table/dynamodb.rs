@@ -58,13 +58,11 @@ pub struct DynamoTable {
 impl DynamoTable {
     /// Uses AWS's standard environment: credentials, region, endpoints (`AWS_ENDPOINT_URL_DYNAMODB`
     /// and `AWS_ENDPOINT_URL`). They are loaded at the first call. The table is a name or an ARN.
-    #[must_use]
     pub fn from_env(table: &str) -> Self {
         Self { table: table.into(), config: Arc::default() }
     }
 
     /// Uses a configuration of your own, but for its retries.
-    #[must_use]
     pub fn new(table: &str, config: &SdkConfig) -> Self {
         let config = OnceCell::new_with(Some(without_retries(config)));
         Self { table: table.into(), config: Arc::new(config) }

@@ -59,7 +59,6 @@ pub struct Key([u8; 32]);
 
 impl Key {
     /// The key of these parts.
-    #[must_use]
     pub fn of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -94,13 +93,11 @@ impl Field {
     pub const EXPIRES: Self = Self("expires");
 
     /// A field of this name.
-    #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
     /// Its name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.0
     }
@@ -121,7 +118,6 @@ pub struct Item(Vec<(Cow<'static, str>, u64)>);
 
 impl Item {
     /// The number of a field.
-    #[must_use]
     pub fn get(&self, field: Field) -> u64 {
         self.0.iter().find(|(name, _)| *name == field.0).map_or(0, |(_, number)| *number)
     }
@@ -179,7 +175,6 @@ pub enum Action {
 
 impl Update {
     /// A change of nothing, without a condition.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -212,13 +207,11 @@ impl Update {
     }
 
     /// Its conditions.
-    #[must_use]
     pub fn conditions(&self) -> &[(Field, RangeInclusive<u64>)] {
         &self.conditions
     }
 
     /// Its actions, one for each field at most.
-    #[must_use]
     pub fn actions(&self) -> &[(Field, Action)] {
         &self.actions
     }

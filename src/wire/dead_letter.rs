@@ -77,39 +77,33 @@ pub struct DeadLetterInfo {
 
 impl DeadLetterInfo {
     /// The class of the failure for which the message was dead-lettered.
-    #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.class.as_deref().and_then(FailureClass::from_name)
     }
 
     /// Why it was dead-lettered, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
     /// in the mode [`Redrive`](crate::DeadLetterMode::Redrive), which writes no reason.
-    #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
     /// The words of the failure for which it was dead-lettered.
-    #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
     }
 
     /// The service's own words for that failure, scrubbed. `None` unless the settings have
     /// [`DetailText::On`](crate::DetailText).
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref()
     }
 
     /// Retries used before.
-    #[must_use]
     pub fn retry_count(&self) -> Option<u32> {
         self.retry_count
     }
 
     /// When it was dead-lettered.
-    #[must_use]
     pub fn failed_at(&self) -> Option<SystemTime> {
         Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
     }
@@ -117,7 +111,6 @@ impl DeadLetterInfo {
     /// The ARN of its source queue. If SQS moved it to the dead-letter queue, SQS names that queue;
     /// otherwise the message does. `None` for a redriven message, unless it was sent to the
     /// dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
-    #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
@@ -171,7 +164,6 @@ impl<'a> DeadLetter<'a> {
     pub const MAX_REDRIVES: u32 = 10;
 
     /// Reads a body. It never fails: a foreign body has no facts about a dead letter.
-    #[must_use]
     pub fn read(body: &'a str) -> Self {
         let read = super::read(body, 0);
         let info = match &read.origin {
@@ -183,104 +175,88 @@ impl<'a> DeadLetter<'a> {
 
     /// The body as first delivered, byte for byte. For a message of a later version, the whole
     /// body.
-    #[must_use]
     pub fn payload(&self) -> &str {
         &self.payload
     }
 
     /// Whether a later version of this library wrote its state, so that its facts cannot be read.
-    #[must_use]
     pub fn is_of_later_version(&self) -> bool {
         matches!(self.origin, Origin::LaterVersion(_))
     }
 
     /// The class of the failure for which it was dead-lettered, or else of its last failure; `None` if
     /// its body has neither.
-    #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.info.class().or_else(|| self.state()?.class)
     }
 
     /// Why it was dead-lettered, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
     /// if the dead-letter mode writes no reason.
-    #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.info.reason()
     }
 
     /// The words of the failure for which it was dead-lettered.
-    #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.info.detail()
     }
 
     /// The service's own words for that failure: see [`DeadLetterInfo::text`].
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.info.text()
     }
 
     /// When it was dead-lettered.
-    #[must_use]
     pub fn failed_at(&self) -> Option<SystemTime> {
         self.info.failed_at()
     }
 
     /// Retries used.
-    #[must_use]
     pub fn retry_count(&self) -> Option<u32> {
         self.info.retry_count.or_else(|| Some(self.state()?.retry_count))
     }
 
     /// The id of the first delivery. `None` for a message that was never sent again: its own id is
     /// that id.
-    #[must_use]
     pub fn original_message_id(&self) -> Option<&str> {
         self.state()?.original_message_id.as_deref()
     }
 
     /// When it was first sent, by SQS's clock. For a message that was redriven and failed again,
     /// the time of its last redrive.
-    #[must_use]
     pub fn first_sent(&self) -> Option<SystemTime> {
         self.state()?.first_sent
     }
 
     /// When it was first received, by Requeue's clock. For a message that was redriven, the first
     /// receive after its last redrive.
-    #[must_use]
     pub fn first_received(&self) -> Option<SystemTime> {
         self.state()?.first_received
     }
 
     /// Retries used for failures of this class.
-    #[must_use]
     pub fn retries_of(&self, class: FailureClass) -> u32 {
         self.state().map_or(0, |state| state.count(class))
     }
 
     /// The delay after its last failure, in whole seconds.
-    #[must_use]
     pub fn last_delay(&self) -> Option<Duration> {
         self.state()?.delay
     }
 
     /// Deferrals since the last call of the handler.
-    #[must_use]
     pub fn deferrals(&self) -> u32 {
         self.state().map_or(0, |state| state.deferrals)
     }
 
     /// How often it was redriven from a dead-letter queue, up to
     /// [`MAX_REDRIVES`](Self::MAX_REDRIVES).
-    #[must_use]
     pub fn redrives(&self) -> u32 {
         self.state().map_or(0, |state| state.redrives)
     }
 
     /// The source queue that it names, if it was sent to the dead-letter queue in the mode
     /// `direct`.
-    #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.state()?.source.as_deref()
     }
@@ -288,7 +264,6 @@ impl<'a> DeadLetter<'a> {
     /// The body of a copy, sent `now`, with all its retries and all its time again, after any
     /// number of redrives. It keeps the id of the first delivery. `None` for a message without
     /// Requeue's fields: it has no retries to give back.
-    #[must_use]
     pub fn afresh(&self, now: SystemTime) -> Option<String> {
         let state = self.state()?;
         let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
@@ -301,7 +276,6 @@ impl<'a> DeadLetter<'a> {
     /// Whether a copy that is sent `now` would not be recognised as a redrive by its time alone: too
     /// little time has passed since Requeue sent the message last. Such a copy starts afresh only by
     /// its body: see [`afresh`](Self::afresh).
-    #[must_use]
     pub fn was_sent_lately(&self, now: SystemTime) -> bool {
         let sent = self.state().and_then(|state| state.retry_timestamp);
         sent.is_some_and(|sent| now.duration_since(sent).unwrap_or_default() <= LATELY)

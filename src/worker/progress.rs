@@ -57,7 +57,6 @@ pub struct ScopePause {
 impl Progress {
     /// Messages that were received and are not settled. At the end of the worker these are the ones
     /// that were not settled in time, some of which may be done: SQS delivers them again.
-    #[must_use]
     pub fn not_settled(&self) -> u64 {
         let settled = self.completed + self.requeued + self.dead_lettered + self.waiting;
         self.received.saturating_sub(settled)

@@ -83,7 +83,6 @@ impl RetryPolicy {
     /// The document that gives this policy. It holds no rules: those name words of responses. A
     /// document has the shares of its own limit only, and none of a handler's.
     #[doc(hidden)]
-    #[must_use]
     pub fn to_document(&self) -> Map<String, Value> {
         written(&whole(self), &DOCUMENT)
     }
@@ -92,7 +91,6 @@ impl RetryPolicy {
 impl QueueSettings {
     /// The entry of a document that gives these settings, without rules.
     #[doc(hidden)]
-    #[must_use]
     pub fn to_document(&self) -> Map<String, Value> {
         let Self { policy, timeout, concurrency, dead_letter, .. } = self;
         let concurrency = concurrency.and_then(|count| u32::try_from(count).ok());
@@ -245,7 +243,6 @@ pub struct InvalidPolicy {
 impl InvalidPolicy {
     /// One sentence for each problem: the path of the key, its value, and what is allowed. The
     /// list is never empty.
-    #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }

@@ -81,6 +81,7 @@ mod tests {
     use super::*;
     use crate::policy::FairShares;
     use crate::queue::Attribute;
+    use crate::queue::AttributeValue;
 
     fn of(by: &str, delivery: &Delivery) -> Tenant {
         let mut shares = FairShares::by(by.parse().expect("a place"));
