@@ -6,9 +6,10 @@
 //! first receive.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use crate::lock::lock;
 use crate::queue::{MAX_RETENTION, MAX_VISIBILITY, QueueArn, Record};
 use crate::settings::DeadLetterMode;
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
@@ -41,7 +42,7 @@ impl Arrivals {
         let receives_before = record.receive_count.unwrap_or(1).saturating_sub(1);
         let new = Arrival { queue: record.queue.clone(), receives_before, at: now };
         let Some(id) = &record.message_id else { return Some(new) };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         // A receive that was overtaken by a later one may arrive with the lower count.
         if let Some(arrival) = known.get(id).filter(|known| known.queue == new.queue) {
             let receives_before = arrival.receives_before.min(receives_before);

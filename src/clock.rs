@@ -11,6 +11,8 @@ pub use requeue_sqs::Clock;
 pub(crate) use requeue_sqs::epoch_millis;
 use tokio::time::Instant;
 
+use crate::lock::lock;
+
 /// The source of the random number of each message: uniform in `0.0..1.0`.
 ///
 /// ```
@@ -32,9 +34,7 @@ impl Sampler {
     pub fn seeded(seed: u64) -> Self {
         use rand::{RngExt, SeedableRng, rngs::StdRng};
         let generator = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
-        Self(Arc::new(move || {
-            generator.lock().unwrap_or_else(std::sync::PoisonError::into_inner).random()
-        }))
+        Self(Arc::new(move || lock(&generator).random()))
     }
 
     /// The same number for every message, for tests of the bounds of a jitter.

@@ -169,6 +169,7 @@ mod delay;
 mod pointer;
 mod json;
 mod words;
+mod lock;
 mod clock;
 mod trace;
 pub mod aws;

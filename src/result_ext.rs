@@ -75,22 +75,16 @@ impl<E: sealed::HasClass> From<E> for Failure {
     }
 }
 
+macro_rules! named {
+    ($($class:ident)+) => {
+        $(fn $class(self) -> Result<T, Failure> {
+            self.map_err(|_| Failure::$class(type_name::<E>()))
+        })+
+    };
+}
+
 impl<T, E> ResultExt<T, E> for Result<T, E> {
-    fn rate_limit(self) -> Result<T, Failure> {
-        self.map_err(|_| Failure::rate_limit(type_name::<E>()))
-    }
-
-    fn quota(self) -> Result<T, Failure> {
-        self.map_err(|_| Failure::quota(type_name::<E>()))
-    }
-
-    fn temporary(self) -> Result<T, Failure> {
-        self.map_err(|_| Failure::temporary(type_name::<E>()))
-    }
-
-    fn non_retryable(self) -> Result<T, Failure> {
-        self.map_err(|_| Failure::non_retryable(type_name::<E>()))
-    }
+    named!(rate_limit quota temporary non_retryable);
 
     fn classified(self) -> Result<T, Failure>
     where

@@ -1,14 +1,15 @@
 //! The senders of messages, as SQS names them, and whether their retry fields in a body are
 //! trusted. This module knows no field.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use crate::aws;
+use crate::lock::lock;
 use crate::queue::{Principal, Record};
 use crate::wire;
 
@@ -92,7 +93,7 @@ impl Senders {
             }
             let answer = timeout_at(until, own()).await.ok().flatten();
             if answer.is_none() {
-                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                *lock(&self.failed) = Some(Instant::now());
                 tracing::warn!(
                     "STS did not say who this process is: messages that bear retry fields wait in the queue meanwhile"
                 );
@@ -105,7 +106,7 @@ impl Senders {
 
     /// Whether STS gave no response lately.
     fn rests(&self) -> bool {
-        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = *lock(&self.failed);
         failed.is_some_and(|failed| failed.elapsed() < ASK_AGAIN)
     }
 

@@ -2,7 +2,7 @@
 //! freezes the environment between invocations, and a peer or a NAT gateway then forgets its
 //! connections. It knows no service.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use aws_smithy_http_client::Builder;
@@ -21,6 +21,8 @@ use aws_smithy_types::config_bag::ConfigBag;
 use tokio::time::Instant;
 
 use super::credentials::Credentials;
+
+use crate::lock::lock;
 
 /// A connection that was unused for so long is not used again. A new one within the region takes
 /// some milliseconds, and a request on a dead one may take a try of its caller.
@@ -106,12 +108,6 @@ impl Pool {
     }
 }
 
-impl Connections {
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl HttpClient for Connections {
     fn http_connector(
         &self,
@@ -119,12 +115,12 @@ impl HttpClient for Connections {
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
         let Some(time) = components.time_source() else {
-            return self.pool().client.http_connector(settings, components);
+            return lock(&self.pool).client.http_connector(settings, components);
         };
         let now = move || Moment { at: Instant::now(), by_clock: time.now() };
         let asked = now();
         let (connector, number) = {
-            let mut pool = self.pool();
+            let mut pool = lock(&self.pool);
             pool.refresh(asked);
             (pool.client.http_connector(settings, components), pool.number)
         };
@@ -142,11 +138,11 @@ impl HttpClient for Connections {
         components: &RuntimeComponentsBuilder,
         config: &ConfigBag,
     ) -> Result<(), BoxError> {
-        self.pool().client.validate_base_client_config(components, config)
+        lock(&self.pool).client.validate_base_client_config(components, config)
     }
 
     fn connector_metadata(&self) -> Option<ConnectorMetadata> {
-        self.pool().client.connector_metadata()
+        lock(&self.pool).client.connector_metadata()
     }
 }
 
@@ -191,7 +187,7 @@ struct RequestEnd {
 
 impl Drop for RequestEnd {
     fn drop(&mut self) {
-        let mut pool = self.connections.pool();
+        let mut pool = lock(&self.connections.pool);
         match self.answered {
             _ if pool.number != self.number => {}
             Some(answered) => pool.used = Some(answered),
@@ -242,10 +238,10 @@ mod tests {
         let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
         let end = |number, answered| {
             drop(RequestEnd { connections: connections.clone(), number, answered });
-            connections.pool().number
+            lock(&connections.pool).number
         };
         assert_eq!(end(0, Some(now)), 0);
-        assert_eq!(connections.pool().used.map(|used| used.by_clock), Some(now.by_clock));
+        assert_eq!(lock(&connections.pool).used.map(|used| used.by_clock), Some(now.by_clock));
         assert_eq!(end(0, None), 1);
         assert_eq!(end(0, None), 1, "it was one of those that are dropped already");
         assert_eq!(end(1, None), 2);

@@ -2,7 +2,7 @@
 //! file for ever, and other credentials until the end that they had when it read them.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
@@ -17,6 +17,8 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use aws_smithy_types::config_bag::ConfigBag;
 use futures_util::future::BoxFuture;
+
+use crate::lock::lock;
 
 /// The beginnings of the codes by which a service refuses credentials. Source: common errors of
 /// AWS's services. With one half of a new file, the signature is wrong.
@@ -46,14 +48,10 @@ impl Credentials {
         Self(Arc::new(Mutex::new(known)))
     }
 
-    fn known(&self) -> MutexGuard<'_, Resolved> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The configuration with these credentials.
     pub(super) fn within(self, config: SdkConfig) -> SdkConfig {
         let provider = config.credentials_provider();
-        self.known().provider = provider.and_then(|provider| provider.cache_partition());
+        lock(&self.0).provider = provider.and_then(|provider| provider.cache_partition());
         config.into_builder().identity_cache(self).build()
     }
 
@@ -72,7 +70,7 @@ impl Credentials {
         let text = String::from_utf8_lossy(&body);
         let header = response.headers().get("x-amzn-errortype").unwrap_or_default();
         if REFUSALS.split(' ').any(|code| text.contains(code) || header.starts_with(code)) {
-            let mut known = self.known();
+            let mut known = lock(&self.0);
             known.are_refused = true;
             known.cache = IdentityCache::lazy().build();
         }
@@ -82,16 +80,16 @@ impl Credentials {
 
     /// A provider that has read nothing yet, after a refusal.
     async fn provider(&self, given: SharedIdentityResolver) -> SharedIdentityResolver {
-        if self.known().provider != Some(given.cache_partition()) {
+        if lock(&self.0).provider != Some(given.cache_partition()) {
             return given;
         }
-        let are_refused = mem::take(&mut self.known().are_refused);
+        let are_refused = mem::take(&mut lock(&self.0).are_refused);
         if are_refused {
-            let load = self.known().load;
+            let load = lock(&self.0).load;
             let anew = load().await.credentials_provider();
-            self.known().instead = anew.map(SharedIdentityResolver::new);
+            lock(&self.0).instead = anew.map(SharedIdentityResolver::new);
         }
-        self.known().instead.clone().unwrap_or(given)
+        lock(&self.0).instead.clone().unwrap_or(given)
     }
 }
 
@@ -104,7 +102,7 @@ impl ResolveCachedIdentity for Credentials {
     ) -> IdentityFuture<'a> {
         IdentityFuture::new(async move {
             let provider = self.provider(resolver).await;
-            let cache = self.known().cache.clone();
+            let cache = lock(&self.0).cache.clone();
             cache.resolve_cached_identity(provider, components, config).await
         })
     }

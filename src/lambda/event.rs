@@ -18,7 +18,7 @@ use tower::Service;
 
 use super::InvocationError;
 use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
-use super::origin::{EventMember, EventSource, Origin};
+use super::origin::{EventMember, EventOrigin, EventSource};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
@@ -36,7 +36,7 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,
-    origin: Origin,
+    origin: EventOrigin,
 }
 
 impl SqsEvent {
@@ -123,7 +123,7 @@ fn texts(event: &str) -> Vec<&RawValue> {
 struct Records {
     list: Option<Vec<Record>>,
     /// That of its records: of SQS, unless all of them say otherwise.
-    origin: Origin,
+    origin: EventOrigin,
 }
 
 impl Expected for Records {
@@ -131,7 +131,7 @@ impl Expected for Records {
         let mut records = Vec::new();
         // All records of a batch come from one queue: its ARN is read and kept once.
         let mut known: Option<(String, Option<Arc<QueueArn>>)> = None;
-        let mut origin: Option<Origin> = None;
+        let mut origin: Option<EventOrigin> = None;
         loop {
             let mut loose = LooseRecord::default();
             if list.next_element_seed(InPlace(&mut loose))?.is_none() {

@@ -65,30 +65,17 @@ impl JsonObject {
     }
 }
 
+macro_rules! members {
+    ($($record:ident: $kind:ty),+) => {
+        $(fn $record(&mut self, field: &Field, value: $kind) {
+            self.member(field.name(), &value);
+        })+
+    };
+}
+
 impl Visit for JsonObject {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.member(field.name(), &value);
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.member(field.name(), &value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.member(field.name(), &value);
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.member(field.name(), &value);
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.member(field.name(), value);
-    }
-
-    fn record_bytes(&mut self, field: &Field, value: &[u8]) {
-        self.member(field.name(), value);
-    }
+    members!(record_f64: f64, record_i64: i64, record_u64: u64, record_bool: bool);
+    members!(record_str: &str, record_bytes: &[u8]);
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let name = field.name();

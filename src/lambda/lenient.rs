@@ -51,6 +51,15 @@ impl<'de, S: Expected> DeserializeSeed<'de> for InPlace<'_, S> {
     }
 }
 
+macro_rules! other {
+    ($($visit:ident: $kind:ty),+) => {
+        $(fn $visit<E>(self, _: $kind) -> Result<(), E> {
+            self.0.other();
+            Ok(())
+        })+
+    };
+}
+
 impl<'de, S: Expected> Visitor<'de> for InPlace<'_, S> {
     type Value = ();
 
@@ -75,25 +84,7 @@ impl<'de, S: Expected> Visitor<'de> for InPlace<'_, S> {
         Ok(())
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.0.other();
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.0.other();
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        self.0.other();
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.0.other();
-        Ok(())
-    }
+    other!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
 }
 
 /// A text, or nothing.

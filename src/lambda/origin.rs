@@ -7,9 +7,9 @@ use super::lenient::Expected;
 
 /// The service of an event. One that names none may be of SQS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Origin(Option<&'static str>);
+pub(super) struct EventOrigin(Option<&'static str>);
 
-impl Origin {
+impl EventOrigin {
     pub(super) fn is_sqs(self) -> bool {
         self.0.is_none()
     }
@@ -52,8 +52,8 @@ pub(super) enum EventMember {
 }
 
 impl EventMember {
-    pub(super) fn origin(&self) -> Origin {
-        Origin(match self {
+    pub(super) fn origin(&self) -> EventOrigin {
+        EventOrigin(match self {
             Self::Records | Self::EventSource | Self::Other => None,
             Self::EventBridge => Some("EventBridge"),
             Self::Http => Some("API Gateway, a load balancer or a function URL"),
@@ -69,7 +69,7 @@ impl EventMember {
 
 /// The member `eventSource` of an event or of a record; SNS writes `EventSource`.
 #[derive(Default)]
-pub(super) struct EventSource(pub(super) Origin);
+pub(super) struct EventSource(pub(super) EventOrigin);
 
 /// Source: Lambda developer guide, the events of each service.
 const SOURCES: [(&str, &str); 12] = [
@@ -94,6 +94,6 @@ impl Expected for EventSource {
         }
         let known = SOURCES.iter().find(|(source, _)| *source == text);
         let other = text.starts_with("aws:").then_some("another service of AWS");
-        self.0 = Origin(known.map(|(_, service)| *service).or(other));
+        self.0 = EventOrigin(known.map(|(_, service)| *service).or(other));
     }
 }

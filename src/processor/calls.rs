@@ -5,7 +5,7 @@
 //! rate limit, and runs the handler. The others wait for its word, and have no time limit of their
 //! own. If it lapses or expires before the call begins, another one leads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{iter, mem};
 
@@ -17,6 +17,7 @@ use crate::delivery::Delivery;
 use crate::disposition::Strategy;
 use crate::failure::Failure;
 use crate::gate::Scope;
+use crate::lock::lock;
 use crate::message::Message;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::QueueArn;
@@ -126,10 +127,6 @@ impl<T> SharedCalls<T> {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, Gathering<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One of the calls that may run at once, until it is dropped.
     pub(super) async fn running(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
@@ -138,7 +135,7 @@ impl<T> SharedCalls<T> {
 
     /// Counts a message that joined no call, or a group that has ended.
     pub(super) fn leave(&self) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.coming = state.coming.saturating_sub(1);
         state.look(self.slots);
     }
@@ -151,7 +148,7 @@ impl<T> SharedCalls<T> {
 
     /// Joins a call, or opens one.
     pub(super) fn join(self: &Arc<Self>, key: CallKey, member: CallMember<T>) -> Joined<T> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.coming = state.coming.saturating_sub(1);
         state.members += 1;
         let is_same = |other: &CallMember<T>| {
@@ -192,7 +189,7 @@ impl<T> SharedCalls<T> {
     /// The end of a call of so many messages, some of which join another one. In order, each makes
     /// room for itself or the next of its group, before any of these can join a call.
     fn end(&self, members: usize, again: usize) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.members -= members;
         state.coming += if self.is_in_order { members } else { again };
         state.look(self.slots);
@@ -252,7 +249,7 @@ impl<T> Leading<T> {
     }
 
     fn close(&mut self) -> Vec<CallMember<T>> {
-        let mut state = self.calls.state();
+        let mut state = lock(&self.calls.state);
         let open = state.open.iter().position(|open| Arc::ptr_eq(&open.begin, &self.begin));
         let Some(open) = open.map(|at| state.open.swap_remove(at)) else { return Vec::new() };
         self.verdicts = open.verdicts;

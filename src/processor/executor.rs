@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::mem;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
 use std::vec;
@@ -21,6 +21,7 @@ use super::decide::{Attempts, Deadlines, Handled, Turn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Noted, Permit, Reply};
+use crate::lock::lock;
 use crate::plan::Decision;
 
 mod slot;
@@ -98,7 +99,7 @@ pub(super) async fn execute<W>(
         tokio::select! {
             biased;
             () = shared.news.notified() => {
-                if shared.state().has_waited {
+                if lock(&shared.state).has_waited {
                     spawn(&mut executor, mem::take(&mut to_spawn));
                 }
                 continue;
@@ -128,7 +129,7 @@ struct Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let queued = mem::take(&mut state.queued);
         // A blocked handler keeps the shared state alive, but must not keep the permits of others.
         let running: Vec<_> = state.slots.iter_mut().map(Option::take).collect();
@@ -181,26 +182,22 @@ impl Running {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn new_slot(&self) -> usize {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.slots.push(None);
         state.slots.len() - 1
     }
 
     /// The decisions that came since the last call, and how many are still to come.
     fn take_decided(&self) -> (Vec<Decision>, usize) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         (mem::take(&mut state.decided), state.undecided)
     }
 
     /// When the next handler may have to end, be it of a delivery that is still queued.
     fn next_due(&self) -> Instant {
         let Deadlines { cutoff, window, .. } = &self.attempts.deadlines;
-        let state = self.state();
+        let state = lock(&self.state);
         let now = Instant::now();
         let begins = (!state.queued.as_slice().is_empty()).then(|| {
             self.attempts.deadlines.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(*cutoff))
@@ -212,7 +209,7 @@ impl Shared {
     fn end_all(&self) {
         let due = Instant::now() + self.attempts.deadlines.grace;
         let wakers: Vec<_> = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             let running = state.slots.iter_mut().flatten();
             let running = running.filter(|running| running.end.is_none());
             running.filter_map(|running| running.end(End::Stop, due)).collect()
@@ -225,7 +222,7 @@ impl Shared {
     fn end_overdue(&self) -> usize {
         let now = Instant::now();
         let (mut abandoned, mut wakers) = (Vec::new(), Vec::new());
-        for slot in &mut self.state().slots {
+        for slot in &mut lock(&self.state).slots {
             match slot {
                 Some(running) if running.due > now => {}
                 Some(running) if running.end.is_none() => {
@@ -241,7 +238,7 @@ impl Shared {
                 end == Some(End::TimeOut) && self.attempts.deadlines.gives_its_time(&turn);
             let (decision, reply) = self.attempts.abandoned(&delivery, &turn, had_its_time);
             let Noted { change, .. } = give_back(permit, reply, decision.at);
-            self.post(self.state(), decision);
+            self.post(lock(&self.state), decision);
             self.announce(change, Handled::Abandoned.cause());
         }
         count
@@ -249,10 +246,10 @@ impl Shared {
 
     /// Decides the deliveries that are still queued, without a call.
     fn close(&self) {
-        let queued = mem::take(&mut self.state().queued);
+        let queued = mem::take(&mut lock(&self.state).queued);
         for delivery in queued {
             let decision = self.attempts.not_started(&delivery);
-            self.post(self.state(), decision);
+            self.post(lock(&self.state), decision);
         }
     }
 

@@ -7,12 +7,13 @@
 //! handlers would change nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Disposition};
 use crate::failure::Failure;
+use crate::lock::lock;
 use crate::plan::Decision;
 use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::report::Settlement;
@@ -68,7 +69,7 @@ impl<T: Clone> Memory<T> {
     /// its next receive.
     pub(super) fn note(&self, delivery: &Delivery, at: SystemTime, value: T) {
         let Some(id) = &delivery.message_id else { return };
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.0);
         let receive = Receive {
             queue: delivery.queue.clone(),
             count: delivery.receive_count,
@@ -95,7 +96,7 @@ impl<T: Clone> Memory<T> {
     /// its dead-letter queue.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<T> {
         let id = delivery.message_id.as_deref()?;
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = lock(&self.0);
         let receive = memory.receives.get(id)?;
         if receive.is_of(delivery, now) {
             return Some(receive.value.clone());

@@ -6,13 +6,14 @@
 //! forward.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync;
 use tokio::time::{Instant, sleep};
 
 use crate::gate::Scope;
+use crate::lock::lock;
 use crate::policy::RateLimit;
 
 /// The most scopes with a gate of their own. If so many are in use, further ones share one gate.
@@ -77,13 +78,13 @@ impl PacerGate {
 impl Pacer {
     /// The time for which the calls that wait here keep the gate.
     pub(super) fn backlog(&self, scope: Scope, limit: &RateLimit) -> Duration {
-        let gates = self.gates();
+        let gates = lock(&self.own);
         let waiting = gates.get(&scope).map_or(0, |gate| Arc::strong_count(gate) - 1);
         limit.interval().saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX))
     }
 
     pub(super) fn gate(&self, scope: Scope) -> Arc<PacerGate> {
-        let mut gates = self.gates();
+        let mut gates = lock(&self.own);
         if gates.len() >= MAX_SCOPES && !gates.contains_key(&scope) {
             gates.retain(|_, gate| Arc::strong_count(gate) > 1 || !gate.is_idle());
             if gates.len() >= MAX_SCOPES {
@@ -91,9 +92,5 @@ impl Pacer {
             }
         }
         Arc::clone(gates.entry(scope).or_default())
-    }
-
-    fn gates(&self) -> MutexGuard<'_, HashMap<Scope, Arc<PacerGate>>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

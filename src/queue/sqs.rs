@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::Client;
@@ -27,6 +27,7 @@ use super::{
 };
 use crate::aws;
 use crate::clock::{Clock, from_epoch_millis};
+use crate::lock::lock;
 
 /// SQS, by AWS's SDK.
 ///
@@ -161,8 +162,7 @@ impl Source for SqsQueue {
         let attribute = |name: &str| {
             answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str)
         };
-        let (date, endpoint) =
-            std::mem::take(&mut *seen.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let (date, endpoint) = std::mem::take(&mut *lock(&seen.0));
         let description = Description::read(attribute, date);
         let mut description =
             description.ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))?;
@@ -252,7 +252,7 @@ impl Intercept for Seen {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let endpoint = printable::url(context.request().uri().trim_end_matches('/'));
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(endpoint);
+        lock(&self.0).1 = Some(endpoint);
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Intercept for Seen {
             .headers()
             .get("date")
             .and_then(|date| httpdate::parse_http_date(date).ok());
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = date;
+        lock(&self.0).0 = date;
         Ok(())
     }
 }

@@ -3,11 +3,12 @@
 //! again at its time: their number doubles and doubles.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::queue::{CallErrorKind, QueueArn};
 
 /// After a send without a response, no other send to the same queue begins for so long. Then one
@@ -21,7 +22,7 @@ pub(crate) struct SendPause(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 impl SendPause {
     /// Whether a send to this queue may begin now.
     pub(super) fn lets_pass(&self, queue: &QueueArn) -> bool {
-        match self.paused_until().get_mut(queue) {
+        match lock(&self.0).get_mut(queue) {
             None => true,
             Some(until) if Instant::now() < *until => false,
             Some(until) => {
@@ -34,7 +35,7 @@ impl SendPause {
 
     /// Learns how a send to this queue ended.
     pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
-        let mut paused_until = self.paused_until();
+        let mut paused_until = lock(&self.0);
         match error {
             Some(CallErrorKind::Ambiguous) => {
                 paused_until.insert(Arc::clone(queue), Instant::now() + PAUSE);
@@ -46,10 +47,6 @@ impl SendPause {
                 paused_until.remove(queue);
             }
         }
-    }
-
-    fn paused_until(&self) -> MutexGuard<'_, BTreeMap<Arc<QueueArn>, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

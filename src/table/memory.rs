@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{Answer, Item, Key, Table, TableError, Update};
 use crate::clock::after;
+use crate::lock::lock;
 
 const MAX_ITEMS: usize = 100_000;
 
@@ -56,15 +57,11 @@ impl Items {
 impl MemoryTable {
     /// Deletes all items.
     pub fn clear(&self) {
-        self.items().kept.clear();
-    }
-
-    fn items(&self) -> MutexGuard<'_, Items> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).kept.clear();
     }
 
     fn change(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
-        let mut items = self.items();
+        let mut items = lock(&self.0);
         let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
         let mut item = before.clone();
         let is_changed = update.apply(&mut item);
@@ -81,7 +78,7 @@ impl MemoryTable {
     }
 
     fn find(&self, key: &Key) -> Answer {
-        let items = self.items();
+        let items = lock(&self.0);
         let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
         Answer { is_changed: false, before, date: None }
     }
@@ -144,7 +141,7 @@ mod tests {
         // An update without effect, and a read, need no room.
         write(MAX_ITEMS + 2, Update::new().when(OWNER, 1..=1)).expect("no change");
         advance(minute).await;
-        assert!(table.items().kept.len() <= MAX_ITEMS);
+        assert!(lock(&table.0).kept.len() <= MAX_ITEMS);
     }
 
     #[tokio::test(start_paused = true)]
@@ -164,6 +161,6 @@ mod tests {
         assert_eq!(change(MAX_ITEMS + 1, &needed), full);
         advance(Duration::from_secs(60)).await;
         assert_eq!(change(MAX_ITEMS + 1, &needed), Ok(()));
-        assert!(table.items().kept.len() <= MAX_ITEMS);
+        assert!(lock(&table.0).kept.len() <= MAX_ITEMS);
     }
 }

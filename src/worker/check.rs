@@ -8,10 +8,9 @@ use tokio::time::{sleep, timeout};
 
 use super::RESPONSE_TIMEOUT;
 use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
-use crate::clock::{Clock, Sampler};
+use crate::clock::Clock;
 use crate::config::Error;
 use crate::disposition::Strategy;
-use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
 use crate::settings::{DeadLetterMode, Mode, NO_TABLE, Settings};
 use crate::state::REDRIVE_TOLERANCE;
@@ -122,8 +121,7 @@ pub(super) async fn check(
     if settings.lacks_table() {
         return Err(StartError::NoTable);
     }
-    let description =
-        describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
+    let description = describe(source, queue, settings).await?;
     let clock = settings.clock.clone().unwrap_or_else(|| source.clock());
     check_clock(&clock, description.date)?;
     if description.visibility.is_zero() {
@@ -213,8 +211,7 @@ async fn check_dead_letters(
 async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> bool {
     // The future is on the heap: it runs once in a worker's life, and would enlarge the future of
     // `start`.
-    match Box::pin(describe(source, queue, &settings.policy.receive_calls, &settings.sampler)).await
-    {
+    match Box::pin(describe(source, queue, settings)).await {
         Err(StartError::Refused { code, .. }) if is_missing(&code) => false,
         Err(error) => {
             tracing::info!(%queue, %error, "whether the dead-letter queue exists is not known");
@@ -252,8 +249,7 @@ fn is_missing(code: &str) -> bool {
 async fn describe(
     source: &impl Source,
     queue: &QueueArn,
-    policy: &CallPolicy,
-    sampler: &Sampler,
+    settings: &Settings,
 ) -> Result<Description, StartError> {
     let (mut attempts, mut previous) = (0, None);
     loop {
@@ -269,7 +265,8 @@ async fn describe(
             }
             CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {}
         }
-        previous = policy.pause(attempts, previous, sampler.sample());
+        let policy = &settings.policy.receive_calls;
+        previous = policy.pause(attempts, previous, settings.sampler.sample());
         match previous {
             Some(pause) => sleep(pause).await,
             None => return Err(StartError::Unavailable { code: error.code }),

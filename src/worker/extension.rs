@@ -7,13 +7,14 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::future::{Future, pending};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::Clock;
+use crate::lock::lock;
 use crate::observer::{Event, Observers};
 use crate::queue::{
     CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
@@ -111,7 +112,7 @@ impl<Q: Queue> Extended<Q> {
             self.extensions.end(&batch);
             let code = match response {
                 Ok(Ok(confirmations)) => {
-                    self.extensions.hands().note(batch.iter().zip(&confirmations), until);
+                    lock(&self.extensions.hands).note(batch.iter().zip(&confirmations), until);
                     confirmations.into_iter().find_map(Result::err).map(|error| error.code)
                 }
                 Ok(Err(error)) => Some(error.code),
@@ -127,17 +128,17 @@ impl<Q: Queue> Extended<Q> {
 
     /// From now on receives begin.
     pub(super) fn begin(&self) {
-        self.extensions.hands().is_ending = false;
+        lock(&self.extensions.hands).is_ending = false;
     }
 
     /// From now on no receive begins.
     pub(super) fn end(&self) {
-        self.extensions.hands().is_ending = true;
+        lock(&self.extensions.hands).is_ending = true;
     }
 
     /// Ends the extensions of these messages, and waits for a call that is under way.
     async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
-        self.extensions.hands().let_go(handles.clone());
+        lock(&self.extensions.hands).let_go(handles.clone());
         self.extensions.until(|hands| !hands.is_extending(handles.clone())).await;
     }
 }
@@ -214,21 +215,17 @@ impl Extensions {
             // Registered before the check, so that no end is missed in between.
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
-            if is_so(&self.hands()) {
+            if is_so(&lock(&self.hands)) {
                 return;
             }
             ended.await;
         }
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes messages in hand, hidden until then. A message whose earlier receive is still worked on
     /// has lapsed there, and counts as lapsed here too: its handler may run.
     fn take(&self, received: Vec<InHand>, until: Instant, asked: Instant) -> Batch<'_> {
-        let mut hands = self.hands();
+        let mut hands = lock(&self.hands);
         for InHand { id, handle } in &received {
             let is_worked_on =
                 id.as_ref().is_some_and(|id| hands.ids.values().any(|other| other == id));
@@ -243,7 +240,7 @@ impl Extensions {
     /// The messages that are still held, and are now to be extended. Another receiver may have a
     /// lapsed message, so it is not extended.
     fn begin(&self, handles: &[String]) -> Vec<String> {
-        let mut hands = self.hands();
+        let mut hands = lock(&self.hands);
         let is_ours =
             |handle: &&String| hands.held.contains_key(*handle) && !hands.has_lapsed(handle);
         let batch: Vec<String> = handles.iter().filter(is_ours).cloned().collect();
@@ -252,7 +249,7 @@ impl Extensions {
     }
 
     fn end(&self, batch: &[String]) {
-        let mut hands = self.hands();
+        let mut hands = lock(&self.hands);
         for handle in batch {
             hands.extending.remove(handle);
         }
@@ -275,7 +272,7 @@ struct Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        let mut hands = self.extensions.hands();
+        let mut hands = lock(&self.extensions.hands);
         hands.let_go(self.handles.iter().map(String::as_str));
         hands.end_work(self.handles.iter().map(String::as_str));
         drop(hands);
@@ -308,12 +305,12 @@ impl<Q: Queue> Queue for Extended<Q> {
     ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
         // They may be received again before the response.
-        self.extensions.hands().end_work(entries.iter().map(|(handle, _)| *handle));
+        lock(&self.extensions.hands).end_work(entries.iter().map(|(handle, _)| *handle));
         self.queue.change_visibility(queue, entries).await
     }
 
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
-        self.extensions.hands().has_lapsed(receipt_handle)
+        lock(&self.extensions.hands).has_lapsed(receipt_handle)
     }
 
     /// Extensions go on meanwhile.
@@ -346,14 +343,14 @@ struct Receiving<'a>(&'a Extensions);
 
 impl<'a> Receiving<'a> {
     fn begin(extensions: &'a Extensions) -> Self {
-        extensions.hands().receiving += 1;
+        lock(&extensions.hands).receiving += 1;
         Self(extensions)
     }
 }
 
 impl Drop for Receiving<'_> {
     fn drop(&mut self) {
-        self.0.hands().receiving -= 1;
+        lock(&self.0.hands).receiving -= 1;
         self.0.ended.notify_waiters();
     }
 }

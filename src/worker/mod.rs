@@ -3,7 +3,7 @@
 //! about a message.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::{Sampler, after};
 use crate::gate::NotPermitted;
 use crate::handler::Handler;
+use crate::lock::lock;
 use crate::message::{Body, Raw};
 use crate::observer::Event;
 use crate::policy::CallPolicy;
@@ -226,7 +227,7 @@ where
 
     /// The counts so far.
     pub fn progress(&self) -> Progress {
-        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.progress)
     }
 
     /// The pauses and open circuits now, the one that ends first before the others. With a table,
@@ -374,8 +375,7 @@ where
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
             after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).received +=
-            u64::from(messages);
+        lock(&self.progress).received += u64::from(messages);
         let in_hand = records.iter().filter_map(InHand::of).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, deletes) =
@@ -385,7 +385,7 @@ where
         if messages > 0 {
             self.processor.observers().tell(&Event::NotDeleted { queue: &self.queue, messages });
         }
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = lock(&self.progress);
         progress.add(&report.outcomes, self.mode, self.max_receives, deletes);
         drop(progress);
         (report, deletes)

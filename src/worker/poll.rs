@@ -1,13 +1,14 @@
 //! Asking the queue for messages: how long a receive waits, and how long to pause after one that
 //! failed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::settings::Until;
 use crate::clock::Sampler;
+use crate::lock::lock;
 use crate::observer::{Event, Observers};
 use crate::policy::CallPolicy;
 use crate::processor::Deletes;
@@ -58,7 +59,7 @@ impl Trouble {
     }
 
     fn begin(&self) {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+        lock(&self.since).get_or_insert_with(Instant::now);
     }
 
     /// Whether a queue that is being drained has no message. If SQS does not tell, it counts as not
@@ -89,7 +90,7 @@ impl Trouble {
     }
 
     fn is_count_due(&self) -> bool {
-        let mut told = self.told_count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&self.told_count);
         let is_due = told.is_none_or(|told| told.elapsed() >= COUNT_LINES);
         if is_due {
             *told = Some(Instant::now());
@@ -99,7 +100,7 @@ impl Trouble {
 
     /// A receive has worked.
     pub(super) fn end(&self) {
-        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let since = lock(&self.since).take();
         if let Some(since) = since {
             let trouble = since.elapsed();
             self.observers.tell(&Event::ReceivingWorks { queue: &self.queue, trouble });

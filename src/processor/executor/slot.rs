@@ -11,6 +11,7 @@ use super::super::decide::{Attempts, Turn};
 use super::{DECIDED_WITHIN, End, Running, Shared, give_back};
 use crate::delivery::Delivery;
 use crate::gate::{Noted, Permit, Reply};
+use crate::lock::lock;
 use crate::plan::Decision;
 
 /// One of the tasks that make attempts, as the attempt in it sees it.
@@ -33,12 +34,12 @@ impl Slot {
 
     /// Takes the next delivery, if one is left.
     pub(crate) fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
-        if self.shared.state().queued.as_slice().is_empty() {
+        if lock(&self.shared.state).queued.as_slice().is_empty() {
             return None;
         }
         // Without the lock, since the clock and the random numbers are the user's.
         let turn = self.attempts().turn();
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let delivery = state.queued.next()?;
         let due = if turn.began < self.attempts().deadlines.cutoff {
             turn.limit
@@ -62,7 +63,7 @@ impl Slot {
     /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
     /// task ends with its last decision, so it does not outlive the batch.
     pub(crate) fn finish(&self, decision: Decision) -> bool {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let Some(ended) = state.slots[self.number].take() else { return false };
         let goes_on = !state.queued.as_slice().is_empty();
         self.shared.post(state, decision);
@@ -74,7 +75,7 @@ impl Slot {
     /// it, and the table may take long to note it. Returns the least wait of a message that is not the
     /// cause of its failure.
     pub(crate) fn note(&self, reply: Reply, cause: &str, at: SystemTime) -> Option<Duration> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
         drop(state);
         let Noted { change, least_wait } = give_back(permit, reply, at);
@@ -85,7 +86,7 @@ impl Slot {
     /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
     /// first.
     pub(crate) fn hold(&self, permit: Permit) -> bool {
-        match &mut self.shared.state().slots[self.number] {
+        match &mut lock(&self.shared.state).slots[self.number] {
             Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
             _ => return false,
         }
@@ -95,7 +96,7 @@ impl Slot {
     /// Notes that another slot calls the service for this one too. Its end is that of the call, so it
     /// has no time limit of its own.
     pub(crate) fn follow(&self, permit: Permit) {
-        if let Some(running) = &mut self.shared.state().slots[self.number] {
+        if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
             (running.permit, running.follows) = (Some(permit), true);
             running.due = running.due.max(self.attempts().deadlines.cutoff);
         }
@@ -103,7 +104,7 @@ impl Slot {
 
     /// Notes that it has no other slot to follow. Returns the permit, unless it was abandoned.
     pub(crate) fn unfollow(&self) -> Option<Permit> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         let running = state.slots[self.number].as_mut()?;
         running.follows = false;
         running.permit.take()
@@ -118,7 +119,7 @@ impl Slot {
     pub(crate) fn begin_at(&self, began: Instant) -> Turn {
         self.has_waited.store(true, Ordering::Relaxed);
         let limit = self.attempts().deadlines.limit(began);
-        if let Some(running) = &mut self.shared.state().slots[self.number] {
+        if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
             running.turn = Turn { began, limit, ..running.turn };
             // An attempt that is to end keeps its time for that.
             if running.end.is_none() {
@@ -132,20 +133,20 @@ impl Slot {
 
     /// Gives the attempt in this slot until `due`, if it has less time.
     pub(crate) fn extend(&self, due: Instant) {
-        if let Some(running) = &mut self.shared.state().slots[self.number] {
+        if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
             running.due = running.due.max(due);
         }
     }
 
     /// Whether the handler was called.
     pub(crate) fn has_begun(&self) -> bool {
-        let state = self.shared.state();
+        let state = lock(&self.shared.state);
         state.slots[self.number].as_ref().is_some_and(|running| running.permit.is_some())
     }
 
     /// The attempts that are about to begin while this one waits.
     pub(crate) fn about_to_begin(&self) -> usize {
-        let state = self.shared.state();
+        let state = lock(&self.shared.state);
         let free = state.most.saturating_sub(state.slots.iter().flatten().count());
         state.queued.as_slice().len().min(free)
     }
@@ -153,7 +154,8 @@ impl Slot {
     /// The turn of the attempt in this slot, if it has waited and was not abandoned.
     pub(crate) fn later_turn(&self) -> Option<Turn> {
         let has_waited = self.has_waited.load(Ordering::Relaxed);
-        let turn = || self.shared.state().slots[self.number].as_ref().map(|running| running.turn);
+        let turn =
+            || lock(&self.shared.state).slots[self.number].as_ref().map(|running| running.turn);
         has_waited.then(turn).flatten()
     }
 
@@ -164,7 +166,7 @@ impl Slot {
 
     /// Whether a handler that waits is to end.
     pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
-        let mut state = self.shared.state();
+        let mut state = lock(&self.shared.state);
         match &mut state.slots[self.number] {
             None => return Poll::Ready(End::Abandoned),
             Some(Running { end: Some(end), follows: false, .. }) => return Poll::Ready(*end),
