@@ -9,7 +9,7 @@ use super::Response;
 use super::{code, doubt, retry_after, rules, status};
 
 /// The fields below which services describe an error, or list several; then the names of SOAP and
-/// Intuit, of NetSuite, and of Dropbox.
+/// Intuit, of `NetSuite`, and of Dropbox.
 const NESTED: &str = "\
     error errors details detail extensions root_cause fault Error Errors Fault o:errorDetails \
     reason";

@@ -83,6 +83,7 @@ impl Settings {
     /// assert_eq!(settings.of_queue("orders").policy.max_retries, 50);
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
+    #[must_use]
     pub fn of_queue(&self, queue: &str) -> Self {
         let mut settings = self.clone();
         if let Some(own) = self.queues.get(queue) {
