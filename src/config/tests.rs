@@ -300,3 +300,15 @@ fn in_a_function_that_shares_a_limit_fairly_copies_are_no_loop() {
         assert_eq!(read, expected, "{function:?} {policy} {recursive_loop:?} {strategy:?}");
     }
 }
+
+#[test]
+fn the_error_of_a_main_keeps_the_source_of_its_cause() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("no answer")]
+    struct NoAnswer(#[source] std::fmt::Error);
+
+    let error = Error::of(NoAnswer(std::fmt::Error));
+    assert_eq!((error.to_string(), format!("{error:?}")), ("no answer".into(), "no answer".into()));
+    let source = std::error::Error::source(&error).expect("its cause has one");
+    assert!(source.is::<std::fmt::Error>());
+}

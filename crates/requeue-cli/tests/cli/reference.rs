@@ -494,6 +494,15 @@ fn as_str(code: &str, name: &str) -> Vec<String> {
     quoted(body(code, "fn as_str("))
 }
 
+/// The words of the variants of an enum of the macro `words!`.
+fn words_of(code: &str, name: &str) -> Vec<String> {
+    let (_, code) = code.split_once(&format!(" enum {name} {{\n")).unwrap();
+    let variants = code.split_once("\n    }\n").unwrap().0.lines();
+    variants
+        .filter_map(|line| Some(line.split_once(" = \"")?.1.split_once('"')?.0.into()))
+        .collect()
+}
+
 #[test]
 fn the_words_of_the_log_are_those_of_the_code() {
     let page = text("docs/reference/metrics.md");
@@ -514,7 +523,7 @@ fn the_words_of_the_log_are_those_of_the_code() {
         let said = items(section(&page, &format!("### `{disposition}`")))
             .into_iter()
             .flat_map(|item| names(item.split(": ").next().unwrap()));
-        assert_eq!(said.collect::<BTreeSet<_>>(), as_str(&code, why).into_iter().collect());
+        assert_eq!(said.collect::<BTreeSet<_>>(), words_of(&code, why).into_iter().collect());
     }
 
     let said = rows(section(&page, "## `settlement`")).into_iter().map(|row| plain(row[0]));
@@ -648,11 +657,12 @@ fn the_fields_of_the_wire_format_are_those_of_the_code() {
         let rows = rows(section(&page, heading).split("\n### ").next().unwrap());
         rows.iter().flat_map(|row| row[0].split(", ")).map(plain).collect()
     };
-    let body: BTreeSet<String> = as_str(&text("src/wire/object.rs"), "Name").into_iter().collect();
+    let body: BTreeSet<String> =
+        words_of(&text("src/wire/object.rs"), "Name").into_iter().collect();
     assert_eq!(fields("## Fields of the body"), body);
     let state = text("src/wire/state_text.rs");
-    let known = quoted(state.split_once("fn known(").unwrap().1.split_once("_ => ").unwrap().0);
-    assert_eq!(fields("## Fields of `retryState`"), known.into_iter().collect());
+    let known = state.split_once("\nfields! {\n").unwrap().1.split_once("\n}\n").unwrap().0;
+    assert_eq!(fields("## Fields of `retryState`"), quoted(known).into_iter().collect());
     let producer = text("src/producer.rs");
     let (constants, _) = producer.split_once("pub(crate) struct").unwrap();
     let attributes = quoted(constants).into_iter().filter(|name| name.starts_with("requeue."));
