@@ -212,6 +212,14 @@ impl Failure {
         self
     }
 
+    /// A limit that lasts for a day or longer is a quota, whatever the service calls it.
+    pub(crate) fn of_long_limit(mut self) -> Self {
+        if self.class == FailureClass::RateLimit {
+            self.class = FailureClass::Quota;
+        }
+        self
+    }
+
     /// Says that no work began: the downstream service takes no call now, whatever the message. Its
     /// concurrency may be used up, or this process may lack a permission.
     ///

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Response;
+use super::text::{OF_DAY, Words};
 use super::{code, doubt, retry_after, rules, status};
 
 /// The fields below which services describe an error, or list several; then the names of SOAP and
@@ -34,6 +35,8 @@ const STATUSES: &str = "\
 /// The fields in which an error may say what failed, in words.
 const TEXTS: &str = "\
     message detail error_description errorMessage error_message description msg Message title";
+/// Messages that may be reasons, of services that have no code for them: SendGrid.
+const SENTENCES: [&str; 1] = ["Maximum credits exceeded"];
 /// The longest body of another kind that is an error's message.
 const MAX_TEXT: usize = 1_024;
 
@@ -52,6 +55,8 @@ pub(super) struct Details {
     pub(super) graph_code: Option<i64>,
     /// The service says that the error passes.
     pub(super) is_transient: bool,
+    /// The limit is one of a day, or of a longer time.
+    pub(super) is_of_day: bool,
     /// The limit is one of calls at once.
     pub(super) limits_calls_at_once: bool,
     /// The HTTP status that the error says.
@@ -101,11 +106,18 @@ impl Details {
         let fields = names.into_iter().map(|name| &error[name]);
         self.words.extend([error].into_iter().chain(fields).filter_map(word));
         // Firebase: `TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account has been …`
-        let message = error["message"].as_str().filter(|_| !is_of_request);
+        let message = error["message"].as_str();
+        self.words.extend(message.filter(|message| SENTENCES.contains(message)).map(str::to_owned));
+        let message = message.filter(|_| !is_of_request);
         let code = message.and_then(|message| message.split(" : ").next());
         self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
         // Salesforce: `ConcurrentRequests (Concurrent API Requests) Limit exceeded.`
         self.limits_calls_at_once |= message.is_some_and(|text| text.starts_with("Concurrent"));
+        // Bedrock: `Too many tokens per day`; Gemini: `GenerateRequestsPerDayPerProjectPerModel`
+        let is_long = |text: String| Words::of_body(text.as_bytes()).hold_any(OF_DAY);
+        self.is_of_day |= !is_of_request && text(error).is_some_and(is_long);
+        self.is_of_day |= each(&error["violations"])
+            .any(|violation| violation["quotaId"].as_str().is_some_and(|id| id.contains("PerDay")));
         // HubSpot's name for the limit: `DAILY`, `TEN_SECONDLY_ROLLING`
         let policy = error["policyName"].as_str().filter(|_| !is_of_request);
         self.words.extend(policy.map(|policy| format!("{policy} policy")));
@@ -125,9 +137,15 @@ impl Details {
         let delay = || error["retryDelay"].as_str().and_then(retry_after::proto_duration);
         let seconds = || {
             // Discord's place, Telegram's, and that of Salesforce Marketing Cloud
-            let places =
-                [&error["retry_after"], &error["parameters"]["retry_after"], &error["retryAfter"]];
-            places.into_iter().find_map(retry_after::json_seconds)
+            let places = [error, &error["parameters"]];
+            let seconds = ["retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds"];
+            let find = |names: &[&str]| {
+                let fields =
+                    places.into_iter().flat_map(|place| names.iter().map(|name| &place[name]));
+                fields.filter_map(retry_after::json_seconds).next()
+            };
+            let millis = || find(&["retry_after_ms", "retryAfterMs"]).map(|delay| delay / 1_000);
+            find(&seconds).or_else(millis)
         };
         self.delay = self.delay.or_else(delay).or_else(seconds);
         // GraphQL Yoga, and a data source of Apollo

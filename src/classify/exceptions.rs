@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use super::exception::Exception;
-use super::text::{self, Meaning, Service, Words};
+use super::text::{self, Meaning, OF_DAY, PER_TIME, Service, Words};
 use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::failure::{Evidence, Failure, FailureClass};
 use names::{NAMES, PARTS};
@@ -54,7 +54,15 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
             .filter_map(|name| by_code(name, exception, &words))
             .find(|failure| failure.class() != NonRetryable)
     };
-    let failure = by_name()
+    // `TransportError(429, 'es_rejected_execution_exception')`: the status says more than the name.
+    let called = || {
+        let (name, _) = message.split_once('(')?;
+        let failure =
+            text::of_status(leading_status(message).filter(|_| name == exception.name())?);
+        (failure.class() != NonRetryable).then_some(failure)
+    };
+    let failure = called()
+        .or_else(by_name)
         .or_else(by_grpc)
         .or_else(|| words.quota_or_rate_limit())
         .or_else(|| by_words(&words, &LIMITS))
@@ -63,14 +71,14 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
         .or_else(|| words.status())
         .or_else(|| by_words(&words, &MESSAGES))?;
     // `Error code: 429 - You exceeded your current quota` says which limit it is.
-    let may_be_quota = failure.class() == RateLimit && !words.hold_any(PER_TIME);
     let quota = || words.quota_or_rate_limit().filter(|limit| limit.class() == Quota);
-    Some(if may_be_quota { quota().unwrap_or(failure) } else { failure })
+    Some(match failure.class() {
+        RateLimit if words.hold_any(PER_TIME) => failure,
+        RateLimit if words.hold_any(OF_DAY) => failure.of_long_limit(),
+        RateLimit => quota().unwrap_or(failure),
+        _ => failure,
+    })
 }
-
-/// A limit with one of these words passes soon, whatever else the message calls it.
-const PER_TIME: &str = "\
-    per minute|per second|per min|perminute|persecond|rate limit exceeded";
 
 /// The class of a name, a code or a status.
 fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> {
@@ -102,6 +110,10 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
             if is_file { (Temporary, Up, "file access") } else { refused };
         return Some(typed(class, service, meaning));
     }
+    // Stripe has one type for a key that is used again, and for one whose first request still runs.
+    if folded.contains("idempoten") && words.hold_any(IN_PROGRESS) {
+        return Some(typed(Temporary, Up, "in progress").in_doubt());
+    }
     let is_named = |row: &&(_, &str)| row.1.split(' ').any(|it| it.eq_ignore_ascii_case(&folded));
     if let Some(((class, service, meaning), _)) = NAMES.iter().find(is_named) {
         return Some(typed(*class, *service, meaning));
@@ -127,6 +139,8 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     }
     grpc::of_type(name).map(Failure::from_grpc)
 }
+
+const IN_PROGRESS: &str = "in progress|inprogress|already processing|still going through";
 
 const TLS: &str = "\
     certificate|remote certificate|ssl|tls|handshake";
@@ -171,7 +185,11 @@ fn leading_status(message: &str) -> Option<u16> {
     };
     let before_status = ["<HttpError ", "indicate success: "];
     let after = |before: &&str| begins(message.split_once(*before)?.1);
-    begins(message.trim_start()).or_else(|| before_status.iter().find_map(after))
+    let called = || {
+        let (name, status) = message.split_once('(')?;
+        begins(status).filter(|_| name.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    };
+    begins(message.trim_start()).or_else(|| before_status.iter().find_map(after)).or_else(called)
 }
 
 /// Words of a limit, which come before the status beside them: AWS throttles with 400, too.

@@ -16,14 +16,15 @@ use crate::failure::{Evidence, Failure, FailureClass};
 const REASONS: [(FailureClass, &str); 3] = [
     // Google; a problem type of RFC 9457; HubSpot, the calls of a day; Firebase Authentication, by the
     // day, and a 429 of FCM with this word is short; ElevenLabs; Scaleway; OpenAI; Anthropic;
-    // Salesforce, the requests of a day; Apigee
+    // Salesforce, the requests of a day; Apigee; X; Airtable
     (
         FailureClass::Quota,
         "quotaExceeded|dailyLimitExceeded|uploadLimitExceeded|QuotaFailure|quota-exceeded|\
         DAILY policy|QUOTA_EXCEEDED|quota_exceeded|quotas_exceeded|credit_balance_exhausted|\
         organization_spend_limit_exceeded|organization_usage_limit_exceeded|\
         project_spend_limit_exceeded|insufficient_quota|billing_hard_limit_reached|billing_error|\
-        enforced_spend_limit_reached|REQUEST_LIMIT_EXCEEDED|policies.ratelimit.QuotaViolation",
+        enforced_spend_limit_reached|REQUEST_LIMIT_EXCEEDED|policies.ratelimit.QuotaViolation|\
+        usage-capped|PUBLIC_API_BILLING_LIMIT_EXCEEDED",
     ),
     // A problem type of RFC 9457; Stripe, whose object is busy for a moment; Azure; Salesforce;
     // BigQuery; Box; Anthropic; PayPal, where an earlier attempt is still running
@@ -70,15 +71,29 @@ fn is_graph_limit(code: i64) -> bool {
 const PAUSES: [&str; 3] =
     ["about-secondary-rate-limits", "secondary-rate-limits", "abuse-rate-limits"];
 
-/// Reasons that make a status temporary. With another status these words may mean something else.
-const UNDER_WAY: [(u16, &str); 3] = [
+/// Reasons that count with one status alone. With another one these words may mean something else.
+const BY_STATUS: [(u16, &str, FailureClass); 7] = [
     // Stripe and others: an earlier attempt is still running
-    (409, "idempotency_key_in_use"),
-    // Google: a transaction lost a race
-    (409, "ABORTED"),
+    (409, "idempotency_key_in_use", FailureClass::Temporary),
+    // Google, Notion, Zendesk: a transaction lost a race
+    (409, "ABORTED", FailureClass::Temporary),
+    (409, "conflict_error", FailureClass::Temporary),
+    (409, "DatabaseConflict", FailureClass::Temporary),
     // Hetzner: an action on the object is still running
-    (423, "locked"),
+    (423, "locked", FailureClass::Temporary),
+    // Twilio: the number has too many messages in its queue
+    (400, "21611", FailureClass::RateLimit),
+    // SendGrid, which has no code for it
+    (401, "Maximum credits exceeded", FailureClass::Quota),
 ];
+
+/// Headers that say whether a retry makes sense: Stripe's; that of the SDKs of `OpenAI`, Anthropic and
+/// others; Adyen's, which only says yes.
+const RETRIES: [&str; 3] = ["stripe-should-retry", "x-should-retry", "transient-error"];
+
+/// A limit that lasts longer is that of a day, whatever the service calls it. The built-in policies let
+/// a message of a rate limit wait no longer.
+const LONGEST_RATE_LIMIT: Duration = Duration::from_hours(12);
 
 /// Headers that say, with a status that means something else by itself, that a quota is used up.
 /// Source: Toggl, API quota.
@@ -93,12 +108,13 @@ impl Failure {
     /// | 429 with `Retry-After` and `Requeue-Scope: message` | a [postponement](Failure::postpone) |
     /// | a [rule](super::Rules) of the user's own | its class |
     /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
-    /// | `Stripe-Should-Retry: false`, except on 429; `true` | non-retryable; as the status says, but at least temporary |
+    /// | `Stripe-Should-Retry` or `X-Should-Retry: false`, except on 429; `true`, or `Transient-Error: true` | non-retryable; as the status says, but at least temporary |
     /// | 402 with `x-toggl-quota-remaining: 0`; 456 | quota |
     /// | 403, 418, 420 or 430 with `Retry-After` or `x-ratelimit-remaining: 0` | rate-limit |
     /// | any other 4xx that cannot speak of the request, such as 409, 413 or 449, with `Retry-After` | temporary |
+    /// | 429, or another limit, that names a delay of more than 12 h, or none but a day, month or year in its message | quota |
     /// | 429 | rate-limit |
-    /// | 408, 425, 500, 502, 503, 504, any other 5xx | temporary |
+    /// | 408, 421, 425, 449, 499, 500, 502, 503, 504, any other 5xx | temporary |
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
     /// | a 2xx whose JSON says an error with a status or a name for one (`{"error": {"code": 429}}`, `BAD_USER_INPUT`, `-32603`) | as of that status |
     /// | anything else | temporary |
@@ -135,8 +151,17 @@ impl Failure {
         }
         let details = Details::of(response);
         let status = details.status(response.status);
-        let failure = by_rules(response, &details)
-            .unwrap_or_else(|| built_in(response, status, &details, later.is_some()));
+        let failure = by_rules(response, &details).unwrap_or_else(|| {
+            let failure = built_in(response, status, &details, later.is_some());
+            if failure.class() != FailureClass::RateLimit {
+                return failure;
+            }
+            let is_long = match later.or(details.delay).or_else(|| named.reset()) {
+                Some(delay) => delay > LONGEST_RATE_LIMIT,
+                None => details.is_of_day,
+            };
+            if is_long { failure.of_long_limit() } else { failure }
+        });
         timed(failure, status, &details, &named, later)
     }
 
@@ -212,9 +237,9 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
         return typed(code.class(), format_args!("status {shown}: {}", code.detail()));
     }
-    let is_under_way = |row: &&(u16, &str)| row.0 == status && details.says(row.1);
-    if let Some((_, reason)) = UNDER_WAY.iter().find(is_under_way) {
-        return typed(FailureClass::Temporary, format_args!("status {shown}: {reason}"));
+    let is_it = |row: &&(u16, &str, FailureClass)| row.0 == status && details.says(row.1);
+    if let Some((_, reason, class)) = BY_STATUS.iter().find(is_it) {
+        return typed(*class, format_args!("status {shown}: {reason}"));
     }
     let class = class_of(status);
     let told = |class, words| {
@@ -231,12 +256,13 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if QUOTAS.iter().any(is_used_up) {
         return told(FailureClass::Quota, Some("quota used up"));
     }
-    // Stripe's header speaks of an immediate retry. That is of no use against a rate limit, but
-    // waiting in a queue is.
-    if status != 429 && response.says("stripe-should-retry", b"false") {
+    // These headers speak of an immediate retry. That is of no use against a rate limit, but waiting
+    // in a queue is.
+    let says = |answer| RETRIES.into_iter().any(|name| response.says(name, answer));
+    if status != 429 && says(b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
-    if class == FailureClass::NonRetryable && response.says("stripe-should-retry", b"true") {
+    if class == FailureClass::NonRetryable && says(b"true") {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
     // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
@@ -268,7 +294,7 @@ fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)
     // with both details. A 429 of Databricks has the word of Salesforce's 403, and a 429 of FCM that
     // of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
     let is_short = |reason: &str| match reason {
-        "QuotaFailure" => details.delay.is_some(),
+        "QuotaFailure" => details.delay.is_some() && !details.is_of_day,
         "REQUEST_LIMIT_EXCEEDED" => status == 429 || details.limits_calls_at_once,
         "QUOTA_EXCEEDED" => status == 429,
         _ => false,
@@ -293,8 +319,8 @@ mod tests {
                 assert_on_page(reason, class);
             }
         }
-        for (_, reason) in UNDER_WAY {
-            assert_on_page(reason, FailureClass::Temporary);
+        for (_, reason, class) in BY_STATUS {
+            assert_on_page(reason, class);
         }
         for (_, header) in QUOTAS {
             assert_on_page(&format!("{header}: 0"), FailureClass::Quota);
@@ -307,7 +333,8 @@ mod tests {
             let is_of = |row: &&(FailureClass, &str)| row.0.as_str() == class;
             let reasons = REASONS.iter().find(is_of).map_or("", |row| row.1);
             let is_reason = reasons.split('|').any(|reason| reason == word);
-            let is_condition = ["retryDelay", "policyName", "Concurrent"].contains(&word);
+            let is_condition =
+                ["retryDelay", "policyName", "Concurrent", "quotaId", "PerDay"].contains(&word);
             assert!(is_reason || is_condition, "the code has no {word} as {class}");
         }
     }

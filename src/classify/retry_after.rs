@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use jiff::fmt::friendly::SpanParser;
+use jiff::fmt::{friendly, rfc2822, temporal};
 
 use super::Response;
 
@@ -21,9 +21,16 @@ pub(super) const LONGEST: Duration = Duration::from_hours(365 * 24);
 /// The oldest time that anyone means, before the time of the response: clocks and caches are late.
 const OLDEST: Duration = Duration::from_hours(24);
 
-/// `Retry-After`, and the headers of AWS, `OpenAI` and Azure that mean the same.
-const DELAYS: [&str; 4] =
-    ["retry-after", "x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
+/// `Retry-After`, and the headers of AWS, `OpenAI`, Azure, Bucket4j and others that mean the same.
+const DELAYS: [&str; 7] = [
+    "retry-after",
+    "x-amz-retry-after",
+    "retry-after-ms",
+    "x-ms-retry-after-ms",
+    "x-rate-limit-retry-after-seconds",
+    "x-ratelimit-retry-after",
+    "x-retry-after",
+];
 
 /// Headers with a number of milliseconds. The last one is `BigCommerce`'s.
 const MILLIS: [&str; 4] =
@@ -202,29 +209,36 @@ fn told(value: &[u8]) -> Option<Told> {
         let time = time.and_then(|amount| SystemTime::UNIX_EPOCH.checked_add(amount));
         return Some(time.map_or(Told::In(Duration::MAX), Told::At));
     }
-    let duration = || SpanParser::new().parse_unsigned_duration(value).ok().map(Told::In);
+    // `88ms`, `6m0s`, `2m52.8s`, `1h2m3s`; `PT90S`
+    let duration = || {
+        let friendly = || friendly::SpanParser::new().parse_unsigned_duration(value).ok();
+        let iso = || temporal::SpanParser::new().parse_unsigned_duration(value).ok();
+        friendly().or_else(iso).map(Told::In)
+    };
     // `2023-11-14T22:14:20Z`
     let timestamp = || Some(Told::At(text.parse::<Timestamp>().ok()?.into()));
-    // `88ms`, `6m0s`, `2m52.8s`, `1h2m3s`
     duration().or_else(timestamp).or_else(|| date(value).map(Told::At))
 }
 
-/// `15`, `64.57`: no sign, no unit.
+/// `15`, `64.57`: no sign, no unit. Digits beyond the nanoseconds, as a `double` prints them, are cut.
 fn decimal(text: &str) -> Option<Duration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let whole = number(whole.as_bytes())?;
-    let nanos = number(fraction.as_bytes()).filter(|_| fraction.len() <= 9)?;
-    let scale = 10_u64.checked_pow(u32::try_from(9 - fraction.len()).ok()?)?;
-    let fraction = Duration::from_nanos(nanos.checked_mul(scale)?);
-    Some(Duration::from_secs(whole).saturating_add(fraction))
+    number(fraction.as_bytes())?;
+    let nanos = format!("{fraction:0<9.9}").parse().ok()?;
+    Some(Duration::from_secs(whole).saturating_add(Duration::from_nanos(nanos)))
 }
 
-/// A date in one of the three forms of RFC 9110, or with another name for its zone.
+/// A date in one of the three forms of RFC 9110, or of RFC 5322: with a day of one digit, or another
+/// zone.
 fn date(value: &[u8]) -> Option<SystemTime> {
     let text = str::from_utf8(value).ok()?;
-    let other = ["UTC", "+0000"].into_iter().find_map(|zone| text.strip_suffix(zone));
-    let gmt = other.map(|date| format!("{date}GMT"));
-    httpdate::parse_http_date(gmt.as_deref().unwrap_or(text)).ok()
+    let zone = text.strip_suffix("UTC").map(|date| format!("{date}GMT"));
+    let text = zone.as_deref().unwrap_or(text);
+    // Without its day of the week, it may be a part of a list.
+    let other = || text.contains(',').then(|| rfc2822::parse(text).ok())?;
+    let date = httpdate::parse_http_date(text).ok();
+    date.or_else(|| Some(other()?.timestamp().into()))
 }
 
 /// Digits and nothing else: no sign, no point, no unit. A number that does not fit counts as the
@@ -273,10 +287,11 @@ pub(super) fn proto_duration(text: &str) -> Option<Duration> {
     decimal(text.strip_suffix('s')?).filter(|delay| *delay <= LONGEST)
 }
 
-/// A delay in seconds in JSON: `35`, `64.57`, `"35"`.
+/// A delay in seconds in JSON: `35`, `64.57`, `"35"`, `"35s"`.
 pub(super) fn json_seconds(value: &serde_json::Value) -> Option<Duration> {
     let seconds = || Duration::try_from_secs_f64(value.as_f64()?).ok();
-    value.as_str().map_or_else(seconds, decimal).filter(|delay| *delay <= LONGEST)
+    let told = |text: &str| decimal(text.strip_suffix('s').unwrap_or(text));
+    value.as_str().map_or_else(seconds, told).filter(|delay| *delay <= LONGEST)
 }
 
 #[cfg(test)]

@@ -130,8 +130,9 @@ pub(crate) const CLASSES: [(&str, FailureClass); 11] = [
 
 /// The class that a word names, as policy documents and logs write it, or by an older name.
 pub fn class_named(word: &str) -> Option<FailureClass> {
-    let word = word.trim().replace('-', "_").to_ascii_uppercase();
-    CLASSES.iter().find(|(known, _)| *known == word).map(|(_, class)| *class)
+    let letters = |text: &str| text.replace(['-', '_', ' '], "").to_ascii_uppercase();
+    let word = letters(word);
+    CLASSES.iter().find(|(known, _)| letters(known) == word).map(|(_, class)| *class)
 }
 
 impl Rules {

@@ -3,14 +3,20 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 10] = {
+const STATUSES: [(u16, FailureClass); 13] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
+        // By RFC 9110, another connection may serve it.
+        (421, Temporary),
         (425, Temporary),
         (429, RateLimit),
+        // Azure: "retry with"
+        (449, Temporary),
         // DeepL
         (456, Quota),
+        // nginx, Google's CANCELLED: the connection was closed before the response
+        (499, Temporary),
         (500, Temporary),
         (501, NonRetryable),
         (502, Temporary),

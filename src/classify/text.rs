@@ -76,6 +76,13 @@ const PHRASES: [(Meaning, &str); 15] = {
     ]
 };
 
+/// A limit with one of these words passes soon, whatever else the message calls it.
+pub(super) const PER_TIME: &str = "\
+    per minute|per second|per min|perminute|persecond|per 100 seconds|rate limit exceeded|\
+    ratelimitexceeded|userratelimitexceeded";
+/// A limit with one of these words lasts for a day, or longer.
+pub(super) const OF_DAY: &str = "\
+    per day|perday|daily|day limit|per month|permonth|monthly|month limit";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
 /// A number with its phrase behind it is a status.
@@ -142,10 +149,14 @@ impl Words {
 
     pub(super) fn quota_or_rate_limit(&self) -> Option<Failure> {
         let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
-        self.phrase(waits).or_else(|| {
+        let is_short = self.hold_any(PER_TIME);
+        let phrase =
+            self.phrase(|class| waits(class) && !(is_short && class == FailureClass::Quota));
+        let failure = phrase.or_else(|| {
             let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
             Some(Failure::new(code.class(), Evidence::Text, code.detail()))
-        })
+        })?;
+        Some(if is_short || !self.hold_any(OF_DAY) { failure } else { failure.of_long_limit() })
     }
 
     fn other_phrase(&self) -> Option<Failure> {

@@ -74,7 +74,20 @@ fn retry_after_is_a_number_of_seconds_a_duration_or_a_time() {
         ("Sun, 06 Nov 1994 08:50:37 UTC", Some(60)),
         ("Sun, 06 Nov 1994 08:50:37 +0000", Some(60)),
         ("Sunday, 06-Nov-94 08:50:37 UTC", Some(60)),
-        ("Sun, 06 Nov 1994 08:50:37 +0100", None),
+        ("Sun, 06 Nov 1994 09:50:37 +0100", Some(60)),
+        ("Sun, 06 Nov 1994 03:50:37 EST", Some(60)),
+        // As Java prints it.
+        ("Sun, 6 Nov 1994 08:50:37 GMT", Some(60)),
+        ("Mon, 6 Nov 1994 08:50:37 GMT", None),
+        ("Sun, 6 Nov 1994 08:50:37", None),
+        ("PT90S", Some(90)),
+        ("PT24H1S", Some(86_401)),
+        ("-PT90S", None),
+        // As a `double` is printed.
+        ("90.0999999046325684", Some(90)),
+        ("1.99999999999999999999999999", Some(1)),
+        ("1.9999999999999999999999999x", None),
+        ("1.", None),
         ("٣", None),
     ] {
         let headers = [("Retry-After", value.as_bytes())];
@@ -275,7 +288,7 @@ fn durations_of_protobuf_are_read_to_the_nanosecond() {
         ("s", None),
         ("-1s", None),
         ("1.s", None),
-        ("1.0000000001s", None),
+        ("1.0000000001s", Some(Duration::from_secs(1))),
         ("1.5.5s", None),
     ] {
         assert_eq!(proto_duration(text), expected, "{text}");

@@ -455,3 +455,99 @@ proptest! {
         prop_assert!(failure.detail().chars().count() <= 128);
     }
 }
+
+#[test]
+fn a_limit_is_that_of_its_time() {
+    const METRIC: &str = "<HttpError 403 when requesting https://gmail.googleapis.com/ returned \"Quota exceeded for quota metric 'Queries' and limit 'Queries per minute per user' of service 'gmail.googleapis.com'\". Details: \"[{'reason': 'rateLimitExceeded'}]\">";
+    for (error_type, message, class) in [
+        ("googleapiclient.errors.HttpError", METRIC, RateLimit),
+        (
+            "googleapiclient.errors.HttpError",
+            &METRIC.replace("minute per user", "day").replace("rateLimitExceeded", "x"),
+            Quota,
+        ),
+        (
+            "botocore.errorfactory.ThrottlingException",
+            "An error occurred (ThrottlingException) when calling the InvokeModel operation: Too many tokens per day, please wait before trying again.",
+            Quota,
+        ),
+        (
+            "botocore.errorfactory.ThrottlingException",
+            "An error occurred (ThrottlingException) when calling the InvokeModel operation: Too many tokens, please wait before trying again.",
+            RateLimit,
+        ),
+        ("openai.RateLimitError", "Error code: 429 - You exceeded your current quota", Quota),
+        ("RateLimitError", "Requests per minute of your daily plan are used up", RateLimit),
+    ] {
+        assert_eq!(of(error_type, message).class(), class, "{message}");
+    }
+}
+
+#[test]
+fn a_status_in_the_call_of_a_type_says_more_than_its_name() {
+    for (error_type, message, class, detail) in [
+        (
+            "elasticsearch.exceptions.TransportError",
+            "TransportError(429, 'es_rejected_execution_exception', 'rejected execution')",
+            RateLimit,
+            "status 429",
+        ),
+        (
+            "opensearchpy.exceptions.TransportError",
+            "TransportError(503, 'x')",
+            Temporary,
+            "status 503",
+        ),
+        (
+            "elasticsearch.ApiError",
+            "ApiError(429, 'circuit_breaking_exception')",
+            RateLimit,
+            "status 429",
+        ),
+        (
+            "elasticsearch.exceptions.TransportError",
+            "TransportError('N/A', 'Connection refused')",
+            Temporary,
+            "service not reached: TransportError",
+        ),
+        (
+            "elasticsearch.exceptions.RequestError",
+            "RequestError(400, 'mapper_parsing_exception', 'failed to parse')",
+            NonRetryable,
+            "status 400",
+        ),
+        ("OrderError", "OrderError(429 items)", Temporary, "unrecognised: OrderError"),
+    ] {
+        let failure = of(error_type, message);
+        assert_eq!((failure.class(), failure.detail()), (class, detail), "{message}");
+    }
+}
+
+#[test]
+fn a_key_whose_first_request_still_runs_is_in_doubt() {
+    const STRIPE: &str = "There is currently another in-progress request using this Idempotent Key (that probably means you submitted twice, and the other request is still going through): k";
+    for (error_type, message, class) in [
+        ("stripe.error.IdempotencyError", STRIPE, Temporary),
+        ("StripeIdempotencyError", STRIPE, Temporary),
+        (
+            "IdempotencyAlreadyInProgressError",
+            "Execution already in progress with idempotency key: f#1",
+            Temporary,
+        ),
+        (
+            "software.amazon.lambda.powertools.idempotency.exceptions.IdempotencyAlreadyInProgressException",
+            "",
+            Temporary,
+        ),
+        (
+            "stripe.error.IdempotencyError",
+            "Keys for idempotent requests can only be used with the same parameters they were first used with.",
+            NonRetryable,
+        ),
+    ] {
+        let failure = of(error_type, message);
+        assert_eq!(failure.class(), class, "{message}");
+        assert_eq!(failure.is_in_doubt(), class == Temporary, "{message}");
+        assert!(!failure.is_service_down(), "{message}");
+    }
+}

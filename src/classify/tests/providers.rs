@@ -13,6 +13,36 @@ const LEFT: (&str, &str) = ("X-RateLimit-Remaining", "0");
 
 #[rustfmt::skip]
 const SHOWN: &[Shown<'_>] = &[
+    // A limit of a day, or longer.
+    ("Xero", "OAuth 2.0 API limits", 429, &[("X-Rate-Limit-Problem", "day"), ("Retry-After", "65000")], "", Quota, "status 429", Some(65_000_000)),
+    ("Xero", "OAuth 2.0 API limits", 429, &[("X-Rate-Limit-Problem", "minute"), ("Retry-After", "43200")], "", RateLimit, "status 429", Some(43_200_000)),
+    ("X", "Rate limits: usage caps", 429, &[], r#"{"account_id":1,"product_name":"standard-basic","title":"UsageCapExceeded","period":"Monthly","scope":"Product","detail":"Usage cap exceeded: Monthly product cap","type":"https://api.twitter.com/2/problems/usage-capped"}"#, Quota, "status 429: usage-capped", None),
+    ("X", "Rate limits: 24 hours", 429, &[("x-app-limit-24hour-remaining", "0"), ("x-app-limit-24hour-reset", "1700080000")], r#"{"title":"Too Many Requests","detail":"Too Many Requests","type":"about:blank","status":429}"#, Quota, "status 429", Some(80_000_000)),
+    ("LinkedIn", "API rate limiting", 429, &[], r#"{"serviceErrorCode":101,"message":"Resource level throttle APPLICATION DAY limit for calls to this resource is reached.","status":429}"#, Quota, "status 429", None),
+    ("Bedrock", "aws-sdk issues: Too many tokens per day", 429, &[("x-amzn-errortype", "ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/")], r#"{"message":"Too many tokens per day, please wait before trying again."}"#, Quota, "status 429: throttled: ThrottlingException", None),
+    ("Bedrock", "aws-sdk issues: Too many requests", 429, &[("x-amzn-errortype", "ThrottlingException")], r#"{"message":"Too many requests, please wait before trying again."}"#, RateLimit, "status 429: throttled: ThrottlingException", None),
+    ("Gemini", "gemini-cli issues: free tier", 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaMetric":"generativelanguage.googleapis.com/generate_content_free_tier_requests","quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier","quotaValue":"250"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37s"}]}}"#, Quota, "status 429: QuotaFailure", Some(37_000)),
+    ("Gemini", "gemini-cli issues: free tier", 429, &[], r#"{"error":{"code":429,"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"37s"}]}}"#, RateLimit, "status 429: RESOURCE_EXHAUSTED", Some(37_000)),
+    ("OpenAI", "Rate limits: requests per day, with a rolling window", 429, &[("Retry-After", "432")], r#"{"error":{"message":"Rate limit reached on requests per day (RPD): Limit 200","type":"requests","code":"rate_limit_exceeded"}}"#, RateLimit, "status 429: rate_limit_exceeded", Some(432_000)),
+    ("Airtable", "Web API, Errors", 429, &[], r#"{"errors":[{"error":"PUBLIC_API_BILLING_LIMIT_EXCEEDED","message":"The API billing plan limit has been exceeded"}]}"#, Quota, "status 429: PUBLIC_API_BILLING_LIMIT_EXCEEDED", None),
+    ("SendGrid", "sendgrid-nodejs #1032", 401, &[], r#"{"errors":[{"message":"Maximum credits exceeded","field":null,"help":null}]}"#, Quota, "status 401: Maximum credits exceeded", None),
+    ("SendGrid", "Errors", 401, &[], r#"{"errors":[{"message":"authorization required","field":null}]}"#, NonRetryable, "status 401", None),
+    // A refusal that passes.
+    ("Notion", "Errors: 409", 409, &[], r#"{"object":"error","status":409,"code":"conflict_error","message":"Conflict occurred while saving. Please try again."}"#, Temporary, "status 409: conflict_error", None),
+    ("Zendesk", "Errors: Database collision", 409, &[], r#"{"error":"DatabaseConflict","description":"Database collision"}"#, Temporary, "status 409: DatabaseConflict", None),
+    ("Adyen", "API idempotency: transient errors", 422, &[("transient-error", "true")], r#"{"status":422,"errorCode":"704","message":"request already processed or in progress","errorType":"validation"}"#, Temporary, "status 422: 704, retry wanted", None),
+    ("Adyen", "API idempotency", 422, &[], r#"{"status":422,"errorCode":"130","message":"m","errorType":"validation"}"#, NonRetryable, "status 422: 130", None),
+    ("OpenAI", "openai-python: x-should-retry", 400, &[("x-should-retry", "true")], "", Temporary, "status 400: retry wanted", None),
+    ("OpenAI", "openai-python: x-should-retry", 500, &[("x-should-retry", "false")], "", NonRetryable, "status 500: retry not wanted", None),
+    ("Twilio", "Error 21611", 400, &[], r#"{"code":21611,"message":"This 'From' number has exceeded the maximum number of queued messages","more_info":"https://www.twilio.com/docs/errors/21611","status":400}"#, RateLimit, "status 400: 21611", None),
+    ("Google", "Cloud APIs: CANCELLED", 499, &[], r#"{"error":{"code":499,"message":"The operation was cancelled.","status":"CANCELLED"}}"#, Temporary, "status 499: CANCELLED", None),
+    ("Azure", "Cosmos DB, HTTP status codes", 449, &[], r#"{"code":"RetryWith"}"#, Temporary, "status 449: RetryWith", None),
+    ("RFC 9110", "15.5.20", 421, &[], "", Temporary, "status 421", None),
+    // A delay under another name.
+    ("Bucket4j", "bucket4j-spring-boot-starter #86", 429, &[("X-Rate-Limit-Retry-After-Seconds", "17")], "", RateLimit, "status 429", Some(17_000)),
+    ("Mattermost", "rate limits in the body", 429, &[], r#"{"retry_after_ms":1500}"#, RateLimit, "status 429", Some(1_500)),
+    ("Rows", "seconds in the body", 429, &[], r#"{"error":{"retryAfterSeconds":9}}"#, RateLimit, "status 429", Some(9_000)),
+    ("Rows", "seconds in the body, as a duration", 429, &[], r#"{"retry_after":"300s"}"#, RateLimit, "status 429", Some(300_000)),
     // A code in the body of a 400 or 403 says that a limit is used up.
     ("BigQuery", "Error messages", 400, &[], r#"{"error":{"code":400,"errors":[{"domain":"global","reason":"jobRateLimitExceeded","message":"Exceeded rate limits"}]}}"#, RateLimit, "status 400: jobRateLimitExceeded", None),
     ("BigQuery", "Error messages", 400, &[], r#"{"error":{"code":400,"errors":[{"domain":"global","reason":"jobBackendError","message":"Retry the job"}]}}"#, Temporary, "status 400: jobBackendError", None),
@@ -67,7 +97,7 @@ const SHOWN: &[Shown<'_>] = &[
     ("Binance", "General API information: HTTP return codes", 418, &[("Retry-After", "120")], r#"{"code":-1003,"msg":"Way too many requests; IP banned until 1700000120000."}"#, RateLimit, "status 418: rate limit", Some(120_000)),
     ("Binance", "General API information: HTTP return codes", 418, &[], r#"{"code":-1003,"msg":"banned"}"#, NonRetryable, "status 418", None),
     ("Binance", "General API information: HTTP return codes", 429, &[("Retry-After", "7")], r#"{"code":-1003,"msg":"Too many requests"}"#, RateLimit, "status 429", Some(7_000)),
-    ("Azure Cosmos DB", "HTTP status codes: 449", 449, &[("x-ms-retry-after-ms", "10")], r#"{"code":"RetryWith","message":"Conflicting request"}"#, Temporary, "status 449: RetryWith, asks for a later retry", Some(10)),
+    ("Azure Cosmos DB", "HTTP status codes: 449", 449, &[("x-ms-retry-after-ms", "10")], r#"{"code":"RetryWith","message":"Conflicting request"}"#, Temporary, "status 449: RetryWith", Some(10)),
     ("Twitter", "API v1, Response codes: 420 Enhance your calm", 420, &[("Retry-After", "60")], r#"{"error":"EnhanceYourCalm"}"#, RateLimit, "status 420: EnhanceYourCalm, rate limit", Some(60_000)),
     ("Shopify", "REST Admin API, Rate limits", 429, &[("Retry-After", "2.0"), ("X-Shopify-Shop-Api-Call-Limit", "40/40")], r#"{"errors":"Exceeded 2 calls per second for api client."}"#, RateLimit, "status 429", Some(2_000)),
     ("Shopify", "Response status codes: 423 Locked", 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, "status 423", None),
@@ -201,7 +231,7 @@ fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
             let with = answered(status, &[(name, "30")], "");
             let is_final = matches!(status, 400 | 402 | 404..=406 | 410 | 411 | 414..=417 | 422 | 428 | 431 | 451);
             assert_eq!(with.class() == NonRetryable, is_final, "{status} with {name}");
-            let is_retried_anyway = matches!(status, 408 | 425 | 429 | 456);
+            let is_retried_anyway = matches!(status, 408 | 421 | 425 | 429 | 449 | 456 | 499);
             assert_eq!(without.class() != NonRetryable, is_retried_anyway, "{status}");
             assert_eq!(with.delay().is_some(), !is_final, "{status} with {name}");
         }

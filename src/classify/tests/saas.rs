@@ -108,7 +108,7 @@ fn most_name_a_retry_after() {
             RateLimit,
             Some(1_000),
         ),
-        ("Notion API, Status codes", 409, &[], r#"{"code":"conflict_error"}"#, NonRetryable, None),
+        ("Notion API, Status codes", 409, &[], r#"{"code":"conflict_error"}"#, Temporary, None),
         ("Notion API, Status codes", 504, &[], r#"{"code":"gateway_timeout"}"#, Temporary, None),
         (
             "Airtable Web API, Rate limits",
