@@ -4,7 +4,6 @@
 //! a reason, except a text that looks like the name of an error.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Once;
 use std::time::Duration;
 
 use requeue::classify::{Exception, class_named, presentable};
@@ -16,6 +15,8 @@ mod thrown;
 
 /// The longest list of failed records, besides [`BYTES_OF_RECORD`] for each record of the call.
 const MAX_LIST: usize = 256 * 1024;
+/// A text in a `body` in a text is read, and nothing deeper.
+const MAX_DEPTH: usize = 4;
 /// An item with an identifier alone has about half of it.
 const BYTES_OF_RECORD: usize = 128;
 /// A longer delay is none that anyone can mean, as in a `Retry-After`.
@@ -26,7 +27,7 @@ const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 ///
 /// | the function | one record | several |
 /// |---|---|---|
-/// | nothing, `null`, or a value without `batchItemFailures` | done | all done |
+/// | nothing, `null`, or a value without `batchItemFailures` and `itemIdentifier` | done | all done |
 /// | names records | failed | these failed, the others done |
 /// | names another record, or writes no such list, or no JSON | temporary | unclear |
 /// | throws, times out, exits | by the error | unclear, or each by its cause |
@@ -45,7 +46,7 @@ pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure
     let mut results = vec![Ok(()); ids.len()];
     let places: HashMap<&str, usize> = ids.iter().copied().zip(0..).collect();
     for item in &items {
-        let place = item["itemIdentifier"].as_str().and_then(|id| places.get(id).copied());
+        let place = identifier(item).and_then(|id| places.get(id).copied());
         let Some(place) = place else {
             return whole(unknown("the response names a record that is none of the call"), ids);
         };
@@ -69,42 +70,54 @@ fn unknown(why: &str) -> Failure {
 
 /// The items of the list, of which there are none if the response has no list.
 fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
-    let no_json = |_| "the response is no JSON";
-    if payload.trim_ascii_start().first() != Some(&b'{') {
-        let _: &RawValue = serde_json::from_slice(payload).map_err(no_json)?;
-        warn_of_unread_items(payload);
-        return Ok(Vec::new());
-    }
-    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(payload).map_err(no_json)?;
-    let Some(list) = members.get("batchItemFailures").map(|list| list.get()) else {
-        warn_of_unread_items(payload);
-        return Ok(Vec::new());
+    let payload: &RawValue =
+        serde_json::from_slice(payload).map_err(|_| "the response is no JSON")?;
+    let Some(list) = list(payload.get(), MAX_DEPTH) else {
+        let names_records = letters(payload.get()).contains("itemidentifier");
+        let elsewhere = "the response names failed records, but in no list batchItemFailures";
+        return if names_records { Err(elsewhere) } else { Ok(Vec::new()) };
     };
     if list.len() > MAX_LIST.max(records * BYTES_OF_RECORD) {
         return Err("the list of failed records is too long");
     }
     // As Lambda has it, `null` is an empty list.
     let list: Option<Vec<Value>> =
-        serde_json::from_str(list).map_err(|_| "batchItemFailures is no list")?;
+        serde_json::from_str(&list).map_err(|_| "batchItemFailures is no list")?;
     Ok(list.unwrap_or_default())
 }
 
-/// Warns once of a response that seems to name failed records, but not as Lambda reads them.
-fn warn_of_unread_items(payload: &[u8]) {
-    static WARNED: Once = Once::new();
-    if has_identifiers(payload) {
-        WARNED.call_once(|| {
-            tracing::warn!(
-                "the response of the function has item identifiers but no list batchItemFailures: all \
-                 its messages count as done, as with an event source mapping"
-            );
-        });
+/// The list `batchItemFailures`. A mapping takes it for an empty one if it stands in a text, in the
+/// `body` of an HTTP response, or under a name in the case of another language: the messages are lost.
+fn list(json: &str, depth: usize) -> Option<String> {
+    let depth = depth.checked_sub(1)?;
+    if json.starts_with('"') {
+        let inner: String = serde_json::from_str(json).ok()?;
+        let inner: &RawValue = serde_json::from_str(&inner).ok()?;
+        return list(inner.get(), depth);
+    }
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(json).ok()?;
+    let alike = || members.iter().find(|member| is_named(member.0, "batchItemFailures"));
+    let found = members.get("batchItemFailures").or_else(|| alike().map(|member| member.1));
+    match found {
+        Some(found) => Some(found.get().to_owned()),
+        None => list(members.get("body")?.get(), depth),
     }
 }
 
-fn has_identifiers(payload: &[u8]) -> bool {
-    const NAME: &[u8] = b"itemIdentifier";
-    payload.windows(NAME.len()).any(|part| part.eq_ignore_ascii_case(NAME))
+/// The record of an item.
+fn identifier(item: &Value) -> Option<&str> {
+    let fields = item.as_object()?;
+    let alike = || fields.iter().find(|field| is_named(field.0, "itemIdentifier"));
+    fields.get("itemIdentifier").or_else(|| alike().map(|field| field.1))?.as_str()
+}
+
+/// Whether it is this name: `BatchItemFailures`, `batch_item_failures`.
+fn is_named(text: &str, name: &str) -> bool {
+    letters(text) == letters(name)
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 /// The failure of an item: by its `class`, else by the rules in force, its `errorType`, its
