@@ -35,7 +35,7 @@ const STATUSES: &str = "\
 /// The fields in which an error may say what failed, in words.
 const TEXTS: &str = "\
     message detail error_description errorMessage error_message description msg Message title";
-/// Messages that may be reasons, of services that have no code for them: SendGrid.
+/// Messages that may be reasons, of services that have no code for them: `SendGrid`.
 const SENTENCES: [&str; 1] = ["Maximum credits exceeded"];
 /// The longest body of another kind that is an error's message.
 const MAX_TEXT: usize = 1_024;
@@ -140,9 +140,9 @@ impl Details {
             let places = [error, &error["parameters"]];
             let seconds = ["retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds"];
             let find = |names: &[&str]| {
-                let fields =
+                let mut fields =
                     places.into_iter().flat_map(|place| names.iter().map(|name| &place[name]));
-                fields.filter_map(retry_after::json_seconds).next()
+                fields.find_map(retry_after::json_seconds)
             };
             let millis = || find(&["retry_after_ms", "retryAfterMs"]).map(|delay| delay / 1_000);
             find(&seconds).or_else(millis)
