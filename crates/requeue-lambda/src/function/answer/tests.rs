@@ -93,7 +93,7 @@ fn a_response_says_which_records_failed() {
     }
     // Another shape of the same. A mapping would lose these messages.
     let texts = [r#"{"batchItemFailures":[{"itemIdentifier":"a"}]}"#, r#""{}""#, "{"];
-    let [named, nothing, broken] = texts.map(|text| serde_json::to_string(text).unwrap());
+    let [named, nothing, broken] = texts.map(|text| serde_json::to_string(text).expect("a text"));
     for (payload, one, several) in [
         (r#"{"BatchItemFailures": [{"ItemIdentifier": "a"}]}"#, "temporary", "temporary -"),
         (r#"{"batch_item_failures": [{"item_identifier": "a"}]}"#, "temporary", "temporary -"),
