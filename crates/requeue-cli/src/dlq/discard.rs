@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     dead_letters.warn();
     stop.defer_end();
-    let Some(exported) = keep(arguments, &dead_letters, &stop, &looking).await? else {
+    let Some((exported, refusal)) = keep(arguments, &dead_letters, &stop, &looking).await? else {
         output::remark("no file was written, and nothing was deleted");
         return Ok(stop.status(false));
     };
@@ -67,6 +67,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let status = if finds_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.dry_run || count == 0 {
         tell(arguments, &dead_letters, &exported, &Outcomes::default(), false)?;
+        if let Some(refusal) = refusal {
+            output::remark(&format!("a discard would now be refused: {refusal}"));
+        } else if count == 0 {
+            dead_letters.tell_waiting().await;
+        }
         return Ok(status);
     }
     let question = format!(
@@ -107,13 +112,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-/// Writes the chosen messages to the file; `None` after a signal.
+/// Writes the chosen messages to the file, or says in a dry run why it would not; `None` after a
+/// signal.
 async fn keep(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
     stop: &Stop,
     progress: &CommandProgress,
-) -> Result<Option<Exported>, Error> {
+) -> Result<Option<(Exported, Option<String>)>, Error> {
     let path = &arguments.file;
     if path.is_file() {
         return Err(format!(
@@ -131,37 +137,32 @@ async fn keep(
     if looked.end == ScanEnd::Interrupted {
         return Ok(None);
     }
-    if exported.unreadable > 0 {
-        return Err(format!(
-            "the attributes of {} cannot be read, so no export of them is complete; nothing was \
-             deleted; choose other messages",
-            messages(exported.unreadable)
-        )
-        .into());
-    }
     let is_complete = looked.is_complete() || arguments.filter.has_found_ids();
-    if !arguments.dry_run && is_complete && !looked.is_released() {
-        return Err("the messages could not be made visible again, which a discard needs before it \
-                    deletes them, for the reason in the note above; nothing was written and nothing \
-                    was deleted; remove the reason, and run this again when they are visible"
-            .into());
-    }
-    if !arguments.dry_run && !is_complete {
-        let remedy = if exported.ids.is_empty() {
-            "run this again when they are visible"
-        } else {
-            "run this again when all are visible, or choose fewer messages with --limit"
-        };
-        return Err(format!(
-            "the export would not be complete, so nothing was written and nothing was deleted; \
-             {remedy}"
-        )
-        .into());
+    let refusal = match () {
+        () if exported.unreadable > 0 => Some(format!(
+            "the attributes of {} cannot be read, so no export of them is complete; choose other \
+             messages",
+            messages(exported.unreadable)
+        )),
+        () if !is_complete => Some(format!(
+            "the export would not be complete; run this again when all messages are visible{}",
+            if exported.ids.is_empty() { "" } else { ", or choose fewer with --limit" }
+        )),
+        () if !looked.is_released() => Some(
+            "the messages could not be made visible again, which a discard needs before it deletes \
+             them, for the reason in the note above; remove the reason, and run this again when \
+             they are visible"
+                .to_owned(),
+        ),
+        () => None,
+    };
+    if let Some(refusal) = refusal.as_ref().filter(|_| !arguments.dry_run) {
+        return Err(format!("{refusal}; nothing was written, and nothing was deleted").into());
     }
     if let Some(file) = file.filter(|_| !exported.ids.is_empty()) {
         file.finish()?;
     }
-    Ok(Some(exported))
+    Ok(Some((exported, refusal)))
 }
 
 /// Deletes the exported messages in a scan of its own, because the answer to the question may have

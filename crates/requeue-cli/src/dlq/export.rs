@@ -64,8 +64,17 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     target.finish()?;
     output::remark(&format!("{} written; nothing was deleted", messages(written)));
+    if !is_complete && is_file {
+        output::remark(&format!(
+            "{} is incomplete; to replace it by a complete export, add --force",
+            arguments.file.display()
+        ));
+    }
     let finds_all =
         !is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), written > 0);
+    if written == 0 {
+        dead_letters.tell_waiting().await;
+    }
     if unreadable > 0 {
         let unreadable = messages(unreadable);
         output::remark(&format!("{unreadable} without attributes, because these cannot be read"));

@@ -104,6 +104,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let table = if seen == 0 { String::new() } else { format!("\n\n{}", groups.text()) };
         output::line(format_args!("{}: {count}{table}", dead_letters.name()))?;
         groups.tell(&queue.arn);
+        dead_letters.tell_waiting().await;
     }
     Ok(stop.status(looked.is_released()))
 }
@@ -124,10 +125,7 @@ impl DeadLetterGroups {
         group.count += 1;
         group.text = group.text.take().or_else(|| dead.text().map(str::to_owned));
         group.oldest = [group.oldest, sent].into_iter().flatten().min();
-        if let Some(at) = dead.failed_at() {
-            let (first, last) = group.dead_lettered.unwrap_or((at, at));
-            group.dead_lettered = Some((first.min(at), last.max(at)));
-        }
+        group.dead_lettered = with_time(group.dead_lettered, dead.failed_at());
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
         }
@@ -254,6 +252,16 @@ impl Serialize for DeadLetterGroups {
             })
         }))
     }
+}
+
+/// A first and a last time, with one more.
+pub(crate) fn with_time(
+    range: Option<(SystemTime, SystemTime)>,
+    time: Option<SystemTime>,
+) -> Option<(SystemTime, SystemTime)> {
+    let Some(time) = time else { return range };
+    let (first, last) = range.unwrap_or((time, time));
+    Some((first.min(time), last.max(time)))
 }
 
 /// `3 h 20 min ago`, from two days on in days.

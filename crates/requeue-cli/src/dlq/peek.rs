@@ -54,6 +54,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else if looked.is_complete() {
         finds_all = arguments.filter.finds_all(dead_letters.name(), shown > 0);
     }
+    if shown == 0 {
+        dead_letters.tell_waiting().await;
+    }
     Ok(stop.status(looked.is_released() && finds_all))
 }
 

@@ -4,6 +4,7 @@
 use std::io::{IsTerminal, stdin};
 use std::thread;
 
+use futures_util::future::join_all;
 use requeue::Clock;
 use requeue::aws::SdkConfig;
 use requeue::queue::{Description, QueueArn};
@@ -50,6 +51,8 @@ pub(crate) struct QueueArguments {
 
 /// Messages that a command looks at by default.
 const MAX_MESSAGES: u32 = 10_000;
+/// Source queues whose messages a note counts.
+const MAX_SOURCES: usize = 10;
 /// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
 /// quotas".
 const MAX_IN_FLIGHT: i64 = 120_000;
@@ -158,6 +161,27 @@ impl DeadLetters {
     pub(crate) async fn refreshed(&self) -> Result<Self, Error> {
         let queue = self.sqs.describe(&self.queue.arn).await?;
         Ok(Self { queue, ..self.clone() })
+    }
+
+    /// Notes the messages of the source queues: this queue may lack some that are dead-lettered. A
+    /// fact that SQS does not tell is no reason to fail.
+    pub(crate) async fn tell_waiting(&self) {
+        let sources = match &self.source {
+            Some(source) => vec![source.clone()],
+            None => self.sqs.sources(&self.queue.arn).await.unwrap_or_default(),
+        };
+        let sources = sources.iter().take(MAX_SOURCES).map(|source| self.sqs.describe(source));
+        for queue in join_all(sources).await.into_iter().flatten() {
+            if queue.messages > 0 {
+                let name = queue.arn.name();
+                output::remark(&format!(
+                    "{} in {name}: unless REQUEUE_DEAD_LETTER is direct, a dead-lettered one gets \
+                     here only when it is received again, which an open circuit may put off; see \
+                     `requeue status {name}`",
+                    counted(queue.messages, "message")
+                ));
+            }
+        }
     }
 
     /// Notes the side effects of looking into this queue.

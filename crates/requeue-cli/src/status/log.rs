@@ -19,8 +19,8 @@ const ALL: &str = "";
 pub(super) struct LogFacts {
     /// The last change of each execution environment's circuit, by its log stream.
     changes: BTreeMap<String, Change>,
-    /// The last deferral by an open circuit, by log stream, in milliseconds since 1970.
-    deferrals: BTreeMap<String, u64>,
+    /// The last deferral by an open circuit, by log stream, and the time at which its message is due.
+    deferrals: BTreeMap<String, (u64, u64)>,
     failures: BTreeMap<FailureKey, (u64, u64)>,
 }
 
@@ -83,7 +83,7 @@ impl LogFacts {
             }
             Kind::Deferred if event.reason.as_deref() == Some("circuit-open") => {
                 let latest = self.deferrals.entry(stream.clone()).or_default();
-                *latest = at.max(*latest);
+                *latest = (at, at + 1_000 * event.delay.unwrap_or_default()).max(*latest);
                 return;
             }
             Kind::Requeued => "retried",
@@ -118,13 +118,18 @@ impl LogFacts {
         // Deferrals after the last change of their stream and of all.
         let changed = |stream: &str| self.changes.get(stream).map_or(0, |change| change.at);
         let deferred = self.deferrals.iter();
-        let deferred = deferred.filter(|(stream, at)| **at > changed(stream).max(changed(ALL)));
-        let (since, count) = (deferred.clone().map(|(_, at)| *at).min(), deferred.count());
+        let deferred = deferred.filter(|(stream, (at, _))| *at > changed(stream).max(changed(ALL)));
+        let (since, count) = (deferred.clone().map(|(_, (at, _))| *at).min(), deferred.count());
         match (since, closed_at) {
             (Some(since), _) => Circuit::Open { since, environments: Some(count), cause: None },
             (None, Some(at)) => Circuit::Closed { at },
             (None, None) => Circuit::NotOpened,
         }
+    }
+
+    /// The earliest time after `now` at which a message that an open circuit deferred is due.
+    pub(super) fn next_due(&self, now: u64) -> Option<u64> {
+        self.deferrals.values().map(|(_, due)| *due).filter(|due| *due > now).min()
     }
 
     /// The latest first.
@@ -175,8 +180,7 @@ mod tests {
     const ALL_OPENED: &str = r#"{"fields":{"message":"circuit of all execution environments opened: m","cause":"timeout"}}"#;
     const ALL_CLOSED: &str =
         r#"{"fields":{"message":"circuit of all execution environments closed"}}"#;
-    const DEFERRED: &str =
-        r#"{"fields":{"messageId":"m","disposition":"defer","reason":"circuit-open"}}"#;
+    const DEFERRED: &str = r#"{"fields":{"messageId":"m","disposition":"defer","reason":"circuit-open","delaySeconds":21}}"#;
 
     #[test]
     fn a_circuit_is_open_until_a_line_of_the_same_environment_closes_it() {
@@ -211,6 +215,10 @@ mod tests {
         let (retried, dead) = (line("requeue", "status 503"), line("dead-letter", "status 500"));
         let lines = [("a", 3, retried.as_str()), ("b", 1, &retried), ("a", 2, &dead)];
         let failures = facts(&[&lines[..], &[("a", 9, DEFERRED), ("a", 9, "START")]].concat());
+        assert_eq!(
+            [8, 9, 21_008, 21_009].map(|now| failures.next_due(now)),
+            [Some(21_009), Some(21_009), Some(21_009), None]
+        );
         let shown: Vec<_> = failures.failures();
         let shown: Vec<_> =
             shown.iter().map(|one| (one.result, &*one.reason, one.count, one.at)).collect();

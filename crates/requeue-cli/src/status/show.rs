@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::log::Circuit;
 use super::{Age, Depth, FunctionStatus, METRICS, Status};
+use crate::observe::epoch_millis;
 use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, clock_time, counted, moment, span, thousands};
 
@@ -25,13 +26,48 @@ impl Status {
             parts.push(queues(&self.queues));
         }
         for function in &self.functions {
-            parts.push(function.facts(self.since));
+            parts.push(function.facts(self.now, self.since));
             parts.extend(function.failures());
         }
         let unknown = self.unknown.iter().map(|text| format!("unknown: {text}"));
-        let unknown = unknown.collect::<Vec<_>>().join("\n");
-        parts.extend(Some(unknown).filter(|text| !text.is_empty()));
+        let notes = self.notes().into_iter().map(|text| format!("note: {text}"));
+        let rest = unknown.chain(notes).collect::<Vec<_>>().join("\n");
+        parts.extend(Some(rest).filter(|text| !text.is_empty()));
         parts.join("\n\n") + "\n"
+    }
+
+    /// What may put off the way of messages into an apparently empty dead-letter queue.
+    fn notes(&self) -> Vec<String> {
+        self.queues.windows(2).filter_map(|pair| self.note(&pair[0], &pair[1])).collect()
+    }
+
+    fn note(&self, source: &Depth, dead: &Depth) -> Option<String> {
+        let (name, dead_letters) = (source.queue.name(), dead.queue.name());
+        let count = source.counts.filter(|_| dead.is_of_dead_letters && !source.is_of_dead_letters);
+        let count = count.map(super::Counts::all).filter(|count| *count > 0)?;
+        let is_of = |function: &&FunctionStatus| function.mappings.iter().any(|(to, _)| to == name);
+        let of: Vec<_> = self.functions.iter().filter(is_of).collect();
+        let is_open = |function: &&&FunctionStatus| {
+            let log = function.log.as_ref();
+            log.is_some_and(|log| matches!(log.circuit(), Circuit::Open { .. }))
+        };
+        let why = match of.iter().find(is_open) {
+            Some(function) => {
+                format!("the circuit of {} is open, so that takes longer", function.name)
+            }
+            None if of.is_empty() => {
+                "while a circuit is open, a worker receives only messages that may probe, and its \
+                 output, and its page with --ui, say until when"
+                    .to_owned()
+            }
+            None => return None,
+        };
+        Some(format!(
+            "of {} in {name}, a dead-lettered one reaches {dead_letters} only when it is received \
+             again, unless REQUEUE_DEAD_LETTER is direct; {why}; look again with `requeue dlq list \
+             {dead_letters}`",
+            counted(count, "message")
+        ))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -53,8 +89,9 @@ impl Status {
             "at": moment(self.now),
             "sinceSeconds": self.since.as_secs(),
             "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
-            "functions": self.functions.iter().map(FunctionStatus::json).collect::<Vec<_>>(),
+            "functions": self.functions.iter().map(|one| one.json(self.now)).collect::<Vec<_>>(),
             "unknown": self.unknown,
+            "notes": self.notes(),
         })
     }
 }
@@ -88,7 +125,7 @@ fn queues(depths: &[Depth]) -> String {
 }
 
 impl FunctionStatus {
-    fn facts(&self, since: Duration) -> String {
+    fn facts(&self, now: SystemTime, since: Duration) -> String {
         let mut rows = Rows::under([Text("function"), Breakable("")]);
         let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
         row("name", self.name.clone());
@@ -96,7 +133,7 @@ impl FunctionStatus {
         for (queue, state) in &self.mappings {
             row("mapping", format!("{queue}: {state}"));
         }
-        row("circuit", self.circuit());
+        row("circuit", self.circuit(now));
         let counts = self.counts.map(|counts| {
             let each = METRICS.iter().zip(counts);
             let each = each.map(|((word, _), count)| format!("{} {word}", thousands(count)));
@@ -106,7 +143,7 @@ impl FunctionStatus {
         rows.text()
     }
 
-    fn circuit(&self) -> String {
+    fn circuit(&self, now: SystemTime) -> String {
         let Some(log) = &self.log else { return "unknown".to_owned() };
         let at = |millis| format!("{} UTC", clock_time(time(millis)));
         let scopes = if self.has_scopes { "; the log does not name its scope" } else { "" };
@@ -119,7 +156,10 @@ impl FunctionStatus {
                     |count| counted(count as u64, "execution environment"),
                 );
                 let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-                format!("open since {} in {places}{cause}{scopes}", at(since))
+                let due = log.next_due(epoch_millis(now));
+                let due = due.map(|due| format!("; a deferred message is due at {}", at(due)));
+                let due = due.unwrap_or_default();
+                format!("open since {} in {places}{cause}{due}{scopes}", at(since))
             }
         }
     }
@@ -158,7 +198,7 @@ impl FunctionStatus {
         Some(rows.text() + &more.unwrap_or_default())
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, now: SystemTime) -> Value {
         let circuit = self.log.as_ref().map(|log| match log.circuit() {
             Circuit::NotOpened => json!({ "state": "not-opened" }),
             Circuit::Closed { at } => json!({ "state": "closed", "since": moment(time(at)) }),
@@ -168,6 +208,7 @@ impl FunctionStatus {
                 "environments": environments,
                 "shared": environments.is_none(),
                 "cause": cause,
+                "deferredUntil": log.next_due(epoch_millis(now)).and_then(|due| moment(time(due))),
             }),
         });
         let failures = self.log.as_ref().map(|log| {

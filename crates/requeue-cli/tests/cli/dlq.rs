@@ -100,6 +100,8 @@ async fn a_look_that_is_not_complete_says_so() {
         (1, 2),
         "a script must not go on: {run:?}"
     );
+    let next = "dlq-partial.jsonl is incomplete; to replace it by a complete export, add --force\n";
+    assert!(run.stderr.contains(next), "{run:?}");
 
     let received = world.sqs.receive(&world.dead_letters, 1, Duration::ZERO).await.unwrap();
     assert_eq!(received.len(), 1);
@@ -116,6 +118,32 @@ async fn a_look_that_is_not_complete_says_so() {
     set.attributes("RedrivePolicy".into(), policy).send().await.unwrap();
     let run = world.dlq(&["list"]).await;
     assert!(run.stderr.contains("after 99 receives SQS moves it to third"), "{run:?}");
+}
+
+#[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+async fn a_queue_without_messages_names_those_of_its_source_queue() {
+    let world = World::filled("annotate").await;
+    world.dlq(&["redrive", "--yes"]).await.succeeded();
+    assert_eq!(world.counts(), (0, 5));
+    let file = scratch("dlq-empty.jsonl");
+    let _ = fs::remove_file(&file);
+    let file = file.to_str().unwrap();
+    for command in [
+        &["list"][..],
+        &["peek"],
+        &["export", file],
+        &["discard", "--yes", file],
+        &["redrive", "--dry-run"],
+        &["redrive", "--yes"],
+    ] {
+        let run = world.dlq(command).await;
+        let note = "note: 5 messages in orders: unless REQUEUE_DEAD_LETTER is direct, a dead-lettered \
+                    one gets here only when it is received again, which an open circuit may put \
+                    off; see `requeue status orders`\n";
+        assert!(run.stderr.contains(note), "{command:?}: {run:?}");
+        let _ = fs::remove_file(file);
+    }
 }
 
 #[tokio::test]

@@ -84,6 +84,10 @@ async fn without_a_complete_export_nothing_is_deleted() {
         assert_eq!(world.counts(), (5, 0));
         world.assert_all_visible();
     }
+    let plan = world.dlq(&["discard", &file, "--dry-run", "--max-messages", "2"]).await;
+    let refused = "note: a discard would now be refused: the export would not be complete; run this \
+                   again when all messages are visible, or choose fewer with --limit\n";
+    assert!(plan.status == 0 && plan.stderr.contains(refused), "{plan:?}");
     let limited = world.dlq(&["discard", &file, "--yes", "--limit", "2"]).await;
     assert_eq!(limited.status, 0, "{limited:?}");
     assert_eq!((lines(&fs::read_to_string(&file).unwrap()).len(), world.counts()), (2, (3, 0)));
@@ -116,7 +120,8 @@ async fn messages_that_stay_hidden_are_the_reason_why_none_is_deleted() {
     let run = world.dlq(&["discard", &file, "--yes"]).await;
     for words in [
         "5 messages stay hidden until ",
-        "before it deletes them, for the reason in the note above; nothing was written",
+        "before it deletes them, for the reason in the note above; remove the reason, and run this \
+         again when they are visible; nothing was written, and nothing was deleted",
     ] {
         assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
     }

@@ -6,12 +6,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::queue::QueueArn;
 use requeue_testkit::http::Server;
 use requeue_testkit::repository;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::run::{Run, requeue_with};
+use crate::run::{Run, requeue_with, scratch};
 use crate::terminal::typed;
 
 const QUEUE: &str = "arn:aws:sqs:us-east-1:000000000000:orders";
@@ -78,6 +79,56 @@ async fn a_local_queue_tells_its_depth_and_no_message_is_received() {
         let messages = sqs.messages(&QUEUE.replace("orders", queue).parse().unwrap()).unwrap();
         assert!(messages.iter().all(|message| message.receive_count == 0), "{messages:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_queue_the_endpoint_of_the_environment_or_the_profile_counts() {
+    let sqs = queues().await;
+    let server = sqs.serve(0).await.unwrap();
+    let config = scratch("status-profile");
+    std::fs::write(&config, format!("[profile local]\nendpoint_url = {}\n", server.url())).unwrap();
+    let file = config.to_str().unwrap().to_owned();
+    for (sent, endpoint) in [
+        vec![("AWS_ENDPOINT_URL_SQS", server.url())],
+        vec![("AWS_ENDPOINT_URL", server.url())],
+        vec![("AWS_PROFILE", "local".to_owned()), ("AWS_CONFIG_FILE", file)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let variables = [&keys("")[1..], &endpoint].concat();
+        // The other services are not there.
+        let shown = run(variables.clone(), &["--since", "1m"]).await;
+        assert!(shown.stdout.contains("\n orders     "), "{variables:?}: {shown:?}");
+        let sends = move || {
+            let variables: Vec<_> = variables.iter().map(|(key, value)| (*key, &**value)).collect();
+            requeue_with(&variables, &["send", "{}"])
+        };
+        assert_eq!(spawn_blocking(sends).await.unwrap().status, 0);
+        assert_eq!(sqs.messages(&QUEUE.parse().unwrap()).unwrap().len(), 4 + sent);
+    }
+    let region = requeue_with(&[], &["send", "{}", "--region", "eu-west-1"]);
+    assert!(region.status == 1 && region.stderr.contains("name the queue there with --queue"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_what_may_put_off_the_way_to_the_dead_letter_queue() {
+    let sqs = queues().await;
+    let server = sqs.serve(0).await.unwrap();
+    let way = "of 3 messages in orders, a dead-lettered one reaches orders-dlq only when it is \
+               received again, unless REQUEUE_DEAD_LETTER is direct; ";
+    let shown = run(keys(&server.url()), &["orders"]).await.succeeded();
+    let worker =
+        format!("{way}while a circuit is open, a worker receives only messages that may probe");
+    assert!(shown.contains(&worker), "{shown}");
+    let aws = aws("").await;
+    let variables = [keys(&server.url()), vec![("AWS_ENDPOINT_URL", aws.url())]].concat();
+    let shown = run(variables, &["orders"]).await.succeeded();
+    assert!(shown.contains(&format!("{way}the circuit of pay is open")), "{shown}");
+    let queue: QueueArn = QUEUE.parse().unwrap();
+    sqs.client().purge_queue().queue_url(queue.url()).send().await.unwrap();
+    let shown = run(keys(&server.url()), &["orders"]).await.succeeded();
+    assert!(!shown.contains("note: "), "{shown}");
 }
 
 /// The line of a message that failed, or of a circuit.

@@ -62,11 +62,18 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         if plan.is_interrupted {
             return Ok(stop.status(false));
         }
+        let is_empty = plan.is_empty();
         if arguments.dry_run {
-            return plan.tell(arguments, &dead_letters, &route);
+            let ended = plan.tell(arguments, &dead_letters, &route);
+            if is_empty {
+                dead_letters.tell_waiting().await;
+            }
+            return ended;
         }
         output::note(plan.text(&route).trim_end());
-        let is_empty = plan.is_empty();
+        if is_empty {
+            dead_letters.tell_waiting().await;
+        }
         if is_empty || !agreed(&plan.question(name, &route), &stop).await? {
             output::remark("nothing was done");
             return Ok(stop.status(is_empty && plan.finds_all(arguments, &dead_letters)));
@@ -168,6 +175,9 @@ async fn carry_out(
         return Err(error);
     }
     told?;
+    if !redrive.has_chosen_any() && redrive.is_complete {
+        dead_letters.tell_waiting().await;
+    }
     Ok(stop.status(redrive.is_done() && finds_all))
 }
 
