@@ -5,12 +5,15 @@
 use std::io;
 use std::time::Duration;
 
+use aws_config::BehaviorVersion;
 use aws_config::profile::load;
 use aws_runtime::env_config::file::EnvConfigFiles;
 use aws_smithy_types::timeout::TimeoutConfig;
 use aws_types::os_shim_internal::{Env, Fs};
+use aws_types::region::Region;
 use clap::{Arg, ArgMatches, Command};
 use requeue::aws::{self, SdkConfig};
+use requeue_aws::set_endpoint;
 
 use crate::{Error, environment};
 
@@ -26,6 +29,14 @@ pub(crate) async fn config() -> SdkConfig {
         .operation_timeout(OPERATION_TIMEOUT)
         .build();
     aws::config().await.into_builder().timeout_config(timeouts).build()
+}
+
+/// Whether the environment or the AWS profile names an endpoint of SQS. The region is not asked for:
+/// outside AWS, that takes a second.
+pub(crate) async fn has_sqs_endpoint() -> bool {
+    let loader = aws_config::defaults(BehaviorVersion::latest()).no_credentials();
+    let sdk = loader.region(Region::from_static("us-east-1")).load().await;
+    set_endpoint("SQS", &sdk).is_some()
 }
 
 const OPTION: &str = "profile";

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::duration_argument::within;
+use crate::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::output::{self, errln, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
@@ -26,18 +27,18 @@ use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::messages;
-use crate::{Error, environment, serve};
+use crate::{Error, environment, sdk, serve};
 
 /// SQS on this machine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "A queue named by URL or ARN is at SQS, and so is one named by its name if \
-                  AWS_ENDPOINT_URL_SQS, --region or --profile leads there. AWS's environment then \
-                  counts: AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS. Otherwise the \
-                  message goes to a `requeue serve` on this machine and needs no AWS \
-                  credentials.\n\n\
+    after_help = "A queue named by URL or ARN is at SQS, and so is one named by its name, or the \
+                  only one, if AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL or the AWS profile sets an \
+                  endpoint, or if --region or --profile is given. AWS's environment then counts: \
+                  AWS_REGION and credentials. Otherwise the message goes to a `requeue serve` on \
+                  this machine and needs no AWS credentials.\n\n\
                   The command prints the message id."
 )]
 pub(crate) struct Arguments {
@@ -50,15 +51,15 @@ pub(crate) struct Arguments {
     /// [default: a new one for each message]
     #[arg(long, help_heading = "Message", value_name = "ID")]
     deduplication_id: Option<String>,
-    /// The queue: its name, URL or ARN. [default: the only one of `requeue serve`]
+    /// The queue: its name, URL or ARN. [default: the only one at the endpoint of AWS's environment,
+    /// or of `requeue serve`]
     #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]
     queue: Option<QueueName>,
     /// The port of `requeue serve` on 127.0.0.1. [default: 9324]
     #[arg(long, value_name = "PORT", help_heading = "Queue", conflicts_with = "region")]
     sqs_port: Option<u16>,
-    /// The region of a queue at SQS. [default: that of its URL or ARN, else of AWS's environment]
-    #[arg(long, help_heading = "Queue")]
-    region: Option<String>,
+    #[command(flatten)]
+    region: RegionArgument,
     /// The AWS profile for a queue at SQS, before the profile and the keys of the environment.
     #[arg(long, value_name = "NAME", help_heading = "Queue", conflicts_with = "sqs_port")]
     profile: Option<String>,
@@ -82,9 +83,9 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
             .into());
     }
     let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
-    let to = match &arguments.queue {
-        Some(queue) if arguments.is_at_sqs(queue) => at_sqs(arguments, queue).await?,
-        queue => served(arguments.sqs_port, queue.as_ref()).await?,
+    let to = match arguments.at_sqs().await? {
+        Some(queue) => at_sqs(arguments, &queue).await?,
+        None => served(arguments.sqs_port, arguments.queue.as_ref()).await?,
     };
     let is_fifo = to.url.strip_suffix(".fifo").is_some();
     arguments.check(&to.url, is_fifo)?;
@@ -166,17 +167,15 @@ impl Destination {
 }
 
 impl Arguments {
-    /// Whether the queue is at SQS, and not one of `requeue serve`.
-    fn is_at_sqs(&self, queue: &QueueName) -> bool {
-        let is_led = || {
-            self.region.is_some()
-                || self.profile.is_some()
-                || environment::endpoint_variable("SQS").is_some()
-        };
-        match queue {
-            QueueName::Url { .. } | QueueName::Arn(_) => true,
-            QueueName::Name(_) => self.sqs_port.is_none() && is_led(),
-        }
+    /// The queue, if it is at SQS, and not one of `requeue serve`.
+    async fn at_sqs(&self) -> Result<Option<QueueName>, Error> {
+        let is_given = self.region.given().is_some() || self.profile.is_some();
+        Ok(match &self.queue {
+            Some(QueueName::Name(_)) | None if self.sqs_port.is_some() => None,
+            Some(QueueName::Name(_)) if !is_given && !sdk::has_sqs_endpoint().await => None,
+            Some(queue) => Some(queue.clone()),
+            None => only_queue(&self.region, is_given).await?,
+        })
     }
 
     fn delay_secs(&self) -> Option<i32> {
@@ -248,13 +247,48 @@ pub(crate) async fn served(
         endpoint: endpoint.clone(),
     };
     let listed = listed.map_err(|error| to(endpoint.clone()).failed("ListQueues", &error))?;
-    if let Some(name) = queue {
-        return Ok(to(format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}")));
+    match queue {
+        Some(name) => Ok(to(format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}"))),
+        None => only(listed.queue_urls(), &endpoint).map(|only| to(only.to_owned())),
     }
-    let urls = listed.queue_urls();
+}
+
+/// The only queue at the endpoint that AWS's environment or profile names, if one does. `is_at_sqs`:
+/// an option leads there.
+pub(crate) async fn only_queue(
+    region: &RegionArgument,
+    is_at_sqs: bool,
+) -> Result<Option<QueueName>, Error> {
+    match sdk::has_sqs_endpoint().await {
+        true => {}
+        false if is_at_sqs => {
+            return Err(
+                "--region and --profile lead to SQS; name the queue there with --queue".into()
+            );
+        }
+        false => return Ok(None),
+    }
+    let sdk = sdk::config().await;
+    let named = Region::new(region.or_of(&sdk).to_owned());
+    let config = aws_sdk_sqs::config::Builder::from(&sdk).region(named).build();
+    let (client, endpoint) = (Client::from_conf(config), shown_endpoint("SQS", &sdk));
+    let listed = client.list_queues().send().await;
+    let to = Destination {
+        client,
+        url: String::new(),
+        queue: endpoint.clone(),
+        endpoint: endpoint.clone(),
+    };
+    let listed = listed.map_err(|error| to.failed("ListQueues", &error))?;
+    let url = only(listed.queue_urls(), &endpoint)?;
+    Ok(Some(QueueName::Name(url.rsplit('/').next().unwrap_or(url).to_owned())))
+}
+
+/// The only one of these queues that is no dead-letter queue, by its name.
+fn only<'a>(urls: &'a [String], endpoint: &str) -> Result<&'a str, Error> {
     let dead_letters: Vec<String> = urls.iter().map(|url| serve::dead_letters_of(url)).collect();
     match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
-        [only] => Ok(to(only.clone())),
+        [only] => Ok(only),
         [] => {
             Err(format!("there is no queue at {endpoint}; create one, or name it with --queue")
                 .into())
@@ -273,9 +307,8 @@ pub(crate) async fn served(
 
 /// Any other queue, by AWS's environment.
 async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination, Error> {
-    let sdk = crate::sdk::config().await;
-    let region = RegionArgument::of(arguments.region.as_deref());
-    let found = queue.find("--queue", &region, &sdk).await?;
+    let sdk = sdk::config().await;
+    let found = queue.find("--queue", &arguments.region, &sdk).await?;
     if let Some(note) = &found.note {
         errln!("note: {note}");
     }

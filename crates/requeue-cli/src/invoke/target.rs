@@ -6,13 +6,13 @@ use requeue::Record;
 use requeue_lambda::Config;
 
 use super::Arguments;
-use crate::Error;
 use crate::local_function::{
     FunctionProcesses, LatestStart, LineOutput, ProcessGroups, Program, SHUTDOWN_GRACE,
     local_target,
 };
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
+use crate::{Error, environment};
 
 /// Invokes the function of the command as the target.
 pub(super) async fn invoke(
@@ -23,8 +23,10 @@ pub(super) async fn invoke(
     let groups = ProcessGroups::default();
     let at_end = groups.clone();
     Stop::end_at_once_after(move || at_end.kill_all())?;
-    // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`.
-    let sqs_url = format!("http://127.0.0.1:{SQS_PORT}");
+    // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`,
+    // or of the endpoint that this command was given.
+    let given = environment::endpoint_variable("SQS").map(|(_, url)| url);
+    let sqs_url = given.unwrap_or_else(|| format!("http://127.0.0.1:{SQS_PORT}"));
     let program = Program::target(&arguments.command, sqs_url, LineOutput::Stderr)?;
     let most = u16::try_from(config.settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
     let (mut processes, function) =

@@ -20,7 +20,7 @@ use crate::doctor::{Arn, Clients};
 use crate::duration_argument::within;
 use crate::endpoints::{has_sqs_alone, shown_endpoint};
 use crate::queue_argument::{QueueName, RegionArgument};
-use crate::send::served;
+use crate::send::{only_queue, served};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -30,15 +30,17 @@ use crate::{Error, output};
                   function, and the function's log its circuit and its failures. The command only \
                   reads, and receives no message. A fact that it cannot read is unknown, with the \
                   reason.\n\n\
-                  Without a queue, or with --sqs-port, it shows a queue of `requeue serve` on this \
-                  machine.\n\n\
+                  Without a queue, it shows the only one at the endpoint that AWS_ENDPOINT_URL_SQS, \
+                  AWS_ENDPOINT_URL or the AWS profile sets. Without such an endpoint, or with \
+                  --sqs-port, it shows a queue of `requeue serve` on this machine.\n\n\
                   Permissions: sqs:GetQueueAttributes on both queues, and with a queue's name \
                   sqs:GetQueueUrl; lambda:ListEventSourceMappings, lambda:GetFunctionConfiguration, \
                   cloudwatch:GetMetricStatistics and logs:FilterLogEvents.\n\n\
                   Exit status: 0; 1 if the queue or the function cannot be read."
 )]
 pub(crate) struct Arguments {
-    /// The queue: its name, URL or ARN. [default: the only one of `requeue serve`]
+    /// The queue: its name, URL or ARN. [default: the only one at the endpoint of AWS's environment,
+    /// or of `requeue serve`]
     #[arg(value_name = "QUEUE", conflicts_with_all = ["queue", "function"])]
     source: Option<QueueName>,
     /// The same as an option.
@@ -92,6 +94,12 @@ struct Counts {
     delayed: u64,
 }
 
+impl Counts {
+    fn all(self) -> u64 {
+        self.visible + self.in_flight + self.delayed
+    }
+}
+
 /// The age of the oldest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
@@ -140,7 +148,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn read(arguments: &Arguments) -> Result<Status, Error> {
     let Arguments { function, region, sqs_port, .. } = arguments;
-    match (function, arguments.queue.as_ref().or(arguments.source.as_ref())) {
+    let mut queue = arguments.queue.clone().or_else(|| arguments.source.clone());
+    if queue.is_none() && function.is_none() && sqs_port.is_none() {
+        queue = only_queue(region, region.given().is_some()).await?;
+    }
+    match (function, queue) {
         (Some(function), _) => {
             let sdk = crate::sdk::config().await;
             let of_arn = Some(Arn::of(function).region).filter(|region| !region.is_empty());
@@ -159,7 +171,7 @@ async fn read(arguments: &Arguments) -> Result<Status, Error> {
             Reader::new(arguments, sqs, clients).of_queue(&found.arn).await
         }
         (None, queue) => {
-            let to = served(*sqs_port, queue).await?;
+            let to = served(*sqs_port, queue.as_ref()).await?;
             let url: QueueUrl = to.url.parse()?;
             let sqs = Sqs::by(to.client, to.endpoint);
             Reader::new(arguments, sqs, None).of_queue(&url.arn("aws", DEFAULT_REGION)).await
