@@ -105,9 +105,14 @@ impl CommandProgress {
 
     /// Counts these things from now on, of which there are so many. Other things begin at 0.
     pub(crate) fn count(&self, unit: &'static str, total: Option<u64>) {
+        self.count_from(unit, total, 0);
+    }
+
+    /// The same, of which `before` were done before this command. Its pace counts only the others.
+    pub(crate) fn count_from(&self, unit: &'static str, total: Option<u64>, before: u64) {
         self.state.send_modify(|state| {
             if state.unit != unit {
-                (state.unit, state.done, state.failed) = (unit, 0, 0);
+                (state.unit, state.done, state.failed) = (unit, before, 0);
             }
             state.total = total;
         });
@@ -377,5 +382,19 @@ mod tests {
         assert_eq!((paces[22], paces[23]), ((20.0, 1), (20.0, 0)));
         state.done = 0;
         assert!(estimator.pace(&state).per_second < 0.1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pace_leaves_out_the_counts_of_an_earlier_command() {
+        let (mut estimator, progress) = (Estimator::begin(), CommandProgress::silent("following"));
+        assert_eq!(estimator.pace(&progress.watch().borrow()).elapsed, Duration::ZERO);
+        for second in 1..30 {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let done = 1_310 + 40 * (second - 1);
+            progress.count_from("messages", Some(9_000), done);
+            progress.done(done);
+            let pace = estimator.pace(&progress.watch().borrow()).per_second;
+            assert!(second == 1 && pace == 0.0 || (pace - 40.0).abs() < 0.1, "{second}: {pace}");
+        }
     }
 }

@@ -75,10 +75,10 @@ impl ProgressState {
         joined(&[&counted, detail, &failed])
     }
 
-    /// `410/s`, unless it is a guess.
+    /// `410/s`, unless it is a guess, or the counted things are not the result.
     fn rate(&self, pace: &Pace) -> String {
         // Seconds pass at one in a second.
-        let has_rate = self.is_counting() && self.unit != "s";
+        let has_rate = self.is_counting() && self.unit != "s" && self.detail.is_empty();
         let is_known =
             has_rate && !pace.is_stuck() && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
         if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
@@ -192,8 +192,8 @@ mod tests {
         }
         let looking = ProgressState { detail: "80 copied".to_owned(), failed: 0, ..state.clone() };
         assert_eq!(
-            looking.text(60, &pace),
-            "copying to orders: 4,000 of 12,000 messages, 80 copied"
+            looking.text(90, &pace),
+            "copying to orders  ━━━━────────  4,000 of 12,000 messages, 80 copied, 20 s left"
         );
         let compared = ProgressState { done: 12_000, ..state };
         assert_eq!(compared.text(40, &pace), "copying to orders");

@@ -93,7 +93,8 @@ pub(crate) async fn follow(
             return Ok((moved(&task), end(&task)));
         }
         let to_move = task.approximate_number_of_messages_to_move();
-        progress.count("messages", to_move.and_then(|count| u64::try_from(count).ok()));
+        let to_move = to_move.and_then(|count| u64::try_from(count).ok());
+        progress.count_from("messages", to_move, moved(&task));
         progress.done(moved(&task));
         so_far = Some(moved(&task));
         if is_cancelled {
