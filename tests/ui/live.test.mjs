@@ -131,7 +131,7 @@ test("a worker's messages are shown through pauses, failures and an outage of th
   await world.send(queues, queues.queue, Array.from({ length: 8 }, () => body({})));
   await page.getByText(/target http:\/\/127\.0\.0\.1.*: connection refused ×\d+/).waitFor(PATIENCE);
   await page.getByText("circuit open", { exact: true }).waitFor(PATIENCE);
-  const banner = page.getByText(/^Circuit open for all messages: .*connection refused.*\. (Messages wait until \d\d:\d\d:\d\d UTC; then one of them probes|The next message probes)\.$/);
+  const banner = page.getByText(/^Circuit open for all messages: .*connection refused.*\. (No message probes before \d\d:\d\d:\d\d UTC\. After that, one|A message) probes as soon as SQS delivers one that may\.$/);
   await banner.waitFor(PATIENCE);
   const backlog = page.getByRole("img", { name: /^Backlog: now [\d,]+, at most [\d,]+ since \d\d:\d\d:\d\d UTC$/ });
   await backlog.waitFor(PATIENCE);

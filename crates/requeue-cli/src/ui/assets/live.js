@@ -212,7 +212,7 @@ class Screen {
     if (hasEnded) texts = [];
     else if (pauses) {
       texts = pauses.filter(({ why }) => why === "circuit-open").slice(0, 3).map(({ scope, reason, restMs, until }) =>
-        `Circuit open for ${scope === "-" ? "all messages" : `the scope ${scope}`}${reason ? `: ${reason}` : ""}. ${restMs > 0 ? `Messages wait until ${time(until)} UTC; then one of them probes.` : "The next message probes."}`);
+        `Circuit open for ${scope === "-" ? "all messages" : `the scope ${scope}`}${reason ? `: ${reason}` : ""}. ${restMs > 0 ? `No message probes before ${time(until)} UTC. After that, one` : "A message"} probes as soon as SQS delivers one that may.`);
     } else if (circuitOpen) {
       const due = this.messages.deferral ? this.messages.deferral.at + (this.messages.deferral.delay ?? 0) * 1000 : 0;
       texts = [`Circuit open since ${time(circuitOpen.at)} UTC${circuitOpen.reason ? `: ${circuitOpen.reason}` : ""}. ${due > clock ? `A deferred message is due at ${time(due)} UTC.` : "The log does not tell its scope and its end."}`];
@@ -237,9 +237,9 @@ class Screen {
     const rows = pauses.map(({ scope, why, restMs, reason }) => h("tr", {},
       h("td", {}, why === "paused" ? "paused" : "circuit open"),
       h("td", { class: "mono" }, scope === "-" ? "all" : scope),
-      h("td", { class: "number" }, restMs > 0 ? seconds(restMs) : "the next message"),
+      h("td", { class: "number" }, restMs > 0 ? `in ${seconds(restMs)}` : "now"),
       h("td", {}, brief(reason))));
-    replace(this.pauses, [table(["pause or circuit", "scope", "next probe", "last failure"], rows, [2])]);
+    replace(this.pauses, [table(["pause or circuit", "scope", "earliest probe", "last failure"], rows, [2])]);
   }
 
   // A function keeps its pauses to itself, so only its log tells of them.
