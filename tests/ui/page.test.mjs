@@ -133,10 +133,10 @@ test("foreign hosts, origins and tokens are refused, and each mark of the page i
     [{ cookie: "" }, 403],
     [{ host: `evil.example:${port}` }, 421],
   ]) {
-    assert.equal(await status(ui, "POST", "/api/dead-letters/job/stop", { ...own, ...changed }), expected, JSON.stringify(changed));
+    assert.equal(await status(ui, "POST", "/api/dead-letters/0/job/stop", { ...own, ...changed }), expected, JSON.stringify(changed));
   }
   assert.equal(await status(ui, "GET", "/", { host }), 403, "the page itself needs the token");
-  assert.equal(await status(ui, "POST", "/api/dead-letters/selections/1/redrive", own), 404, "read-only");
+  assert.equal(await status(ui, "POST", "/api/dead-letters/0/selections/1/redrive", own), 404, "read-only");
   const large = await fetch(`${ui.origin}/api/policy/schedule`, { method: "POST", headers: { ...own, host: undefined }, body: "x".repeat(300_000) });
   assert.equal(large.status, 413, "a body is bounded");
 });
@@ -153,12 +153,12 @@ test("a page of another port reads nothing and starts nothing, although the brow
     return [
       await of(fetch(`${origin}/api/page`, { credentials: "include" })),
       await of(fetch(`${origin}/api/page`, { credentials: "include", mode: "no-cors" })),
-      await of(fetch(`${origin}/api/dead-letters/look`, { method: "POST", credentials: "include", mode: "no-cors", body: "{}" })),
-      await of(fetch(`${origin}/api/dead-letters/look`, { method: "POST", credentials: "include", headers: { "x-requeue-ui": "1", "content-type": "application/json" }, body: "{}" })),
+      await of(fetch(`${origin}/api/dead-letters/0/look`, { method: "POST", credentials: "include", mode: "no-cors", body: "{}" })),
+      await of(fetch(`${origin}/api/dead-letters/0/look`, { method: "POST", credentials: "include", headers: { "x-requeue-ui": "1", "content-type": "application/json" }, body: "{}" })),
     ];
   }, ui.origin);
   assert.ok(seen.every((type) => ["refused", "opaque"].includes(type)), seen.join());
-  assert.equal((await own.evaluate(() => fetch("/api/dead-letters/job").then((response) => response.json()))), null, "no look began");
+  assert.equal((await own.evaluate(() => fetch("/api/dead-letters/0/job").then((response) => response.json()))), null, "no look began");
   assert.equal((await world.count(sqs, sqs.deadLetters)).inFlight, 0);
   other.close();
   other.closeAllConnections();
@@ -249,7 +249,7 @@ test("the end of the page makes the messages of an unfinished look visible again
   const { port, searchParams } = new URL(ui.url);
   const cookie = `requeue-ui-${port}=${searchParams.get("token")}`;
   const own = { cookie, origin: ui.origin, "x-requeue-ui": "1", "content-type": "application/json" };
-  await fetch(`${ui.origin}/api/dead-letters/look`, { method: "POST", headers: own, body: "{}" });
+  await fetch(`${ui.origin}/api/dead-letters/0/look`, { method: "POST", headers: own, body: "{}" });
   while ((await world.count(sqs, sqs.deadLetters)).inFlight === 0);
   assert.equal(await world.stop(ui.child, "SIGINT"), 130);
   assert.deepEqual(await world.count(sqs, sqs.deadLetters), { visible: 2_000, inFlight: 0 });

@@ -72,12 +72,14 @@ impl ServedSqs {
         watched.keep_counting(source, self.embedded.clone(), self.queues.clone())
     }
 
-    /// The page's view of the first queue.
+    /// The page's view of the queues.
     pub(super) async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
-        let sqs = Sqs::new(self.embedded.client());
-        let ServedQueue { queue, dead_letters } = &self.queues[0];
-        let dead_letters = DeadLetters::of(sqs, dead_letters, Some(queue)).await?;
-        let dead_letters = Some(DeadLetterScreen::of(dead_letters));
+        let mut dead_letters = Vec::new();
+        for ServedQueue { queue, dead_letters: of } in &self.queues {
+            let sqs = Sqs::new(self.embedded.client());
+            let of = DeadLetters::of(sqs, of, Some(queue)).await?;
+            dead_letters.push(DeadLetterScreen::of(of));
+        }
         Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }
 

@@ -84,7 +84,7 @@ pub(crate) struct BesideArguments {
 pub(crate) struct Site {
     /// The routes below `/api/live`, if a worker or a function runs in this process.
     pub(crate) live: Option<Router>,
-    pub(crate) dead_letters: Option<DeadLetterScreen>,
+    pub(crate) dead_letters: Vec<DeadLetterScreen>,
     /// Whether the page may change a queue.
     pub(crate) may_redrive: bool,
 }
@@ -93,7 +93,8 @@ pub(crate) struct Site {
 pub(crate) struct Page {
     server: Server,
     router: Router,
-    jobs: [JobPlace; 2],
+    /// Of each dead-letter queue, and then of the screen for policies.
+    jobs: Vec<JobPlace>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let log = arguments.log().await?;
         let site = Site {
             live: log.as_ref().map(FunctionLog::routes),
-            dead_letters: arguments.dead_letters().await?,
+            dead_letters: Vec::from_iter(arguments.dead_letters().await?),
             may_redrive: arguments.allow_redrive,
         };
         let page = Page::open(arguments.port, "--port", site).await?;
@@ -161,7 +162,7 @@ impl BesideArguments {
 
 impl Page {
     async fn open(port: u16, option: &str, site: Site) -> Result<Self, Error> {
-        let jobs = <[JobPlace; 2]>::default();
+        let jobs: Vec<_> = (0..=site.dead_letters.len()).map(|_| JobPlace::default()).collect();
         let router = routes(site, &jobs);
         Ok(Self { server: Server::open(port, option).await?, router, jobs })
     }
@@ -206,20 +207,21 @@ pub(crate) async fn run_if_any(
     }
 }
 
-fn routes(site: Site, [of_queue, of_policy]: &[JobPlace; 2]) -> Router {
+fn routes(site: Site, jobs: &[JobPlace]) -> Router {
+    let name = |screen: &DeadLetterScreen| screen.dead_letters.queue.arn.name().to_owned();
     // Each screen knows these facts.
     let facts = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "live": site.live.is_some(),
-        "deadLetters": site.dead_letters.is_some(),
+        "deadLetters": site.dead_letters.iter().map(name).collect::<Vec<_>>(),
         "mayRedrive": site.may_redrive,
     });
     let page = get(async move || -> Response { server::json(&facts) });
     let mut api = Router::new().route("/page", page).nest("/live", site.live.unwrap_or_default());
-    api = api.nest("/policy", policy::routes(of_policy.clone()));
-    if let Some(queue) = site.dead_letters {
-        let routes = dead_letters::routes(queue, site.may_redrive, of_queue.clone());
-        api = api.nest("/dead-letters", routes);
+    api = api.nest("/policy", policy::routes(jobs[site.dead_letters.len()].clone()));
+    for (at, (queue, job)) in site.dead_letters.into_iter().zip(jobs).enumerate() {
+        let routes = dead_letters::routes(queue, site.may_redrive, job.clone());
+        api = api.nest(&format!("/dead-letters/{at}"), routes);
     }
     assets::routes().nest("/api", api)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::server;
 use crate::dlq::letter::{DeadLetterJson, Letter};
-use crate::dlq::list::{DeadLetterGroups, GroupKey};
+use crate::dlq::list::{DeadLetterGroups, GroupKey, with_time};
 use crate::dlq::scan::Unseen;
 use crate::table::moment;
 
@@ -45,6 +45,8 @@ struct Group {
     code: Option<String>,
     tenant: Option<String>,
     oldest: Option<SystemTime>,
+    /// The first and the last time at which one was dead-lettered, as far as the messages say it.
+    dead_lettered: Option<(SystemTime, SystemTime)>,
     members: Vec<usize>,
 }
 
@@ -93,12 +95,14 @@ impl Snapshot {
             let key = by_tenant.entry(own.clone()).or_default().add(letter, &dead);
             let (class, reason, code) = key.clone();
             let group = *at.entry((own.clone(), key)).or_insert_with(|| {
-                let (oldest, members) = (None, Vec::new());
-                groups.push(Group { class, reason, code, tenant: own, oldest, members });
+                let (oldest, dead_lettered, members) = (None, None, Vec::new());
+                let tenant = own;
+                groups.push(Group { class, reason, code, tenant, oldest, dead_lettered, members });
                 groups.len() - 1
             });
             let of = &mut groups[group];
             of.oldest = [of.oldest, letter.first_sent(&dead)].into_iter().flatten().min();
+            of.dead_lettered = with_time(of.dead_lettered, dead.failed_at());
             of.members.push(number);
             group_of.push(group);
         }
@@ -123,6 +127,8 @@ impl Snapshot {
                 "code": group.code,
                 "tenant": group.tenant,
                 "oldest": group.oldest.and_then(moment),
+                "first": group.dead_lettered.and_then(|(first, _)| moment(first)),
+                "last": group.dead_lettered.and_then(|(_, last)| moment(last)),
                 "count": group.members.len(),
             })
         };

@@ -371,7 +371,7 @@ impl Arguments {
             Some(place) => place.find(Purpose::Look).await.ok(),
             None => None,
         };
-        let dead_letters = found.map(DeadLetterScreen::of);
+        let dead_letters = found.into_iter().map(DeadLetterScreen::of).collect();
         Site { dead_letters, live: view.live(), ..Site::default() }
     }
 

@@ -46,7 +46,7 @@ impl Page {
         let host = format!("127.0.0.1:{port}");
         write!(
             stream,
-            "{method} /api/dead-letters{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+            "{method} /api/dead-letters/0{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
              Cookie: requeue-ui-{port}={token}\r\nOrigin: http://{host}\r\nX-Requeue-Ui: 1\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()

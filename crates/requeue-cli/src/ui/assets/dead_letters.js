@@ -7,7 +7,6 @@ import { follow } from "/job.js";
 import { earlier, notesOf, problem, resultOf, title, totals } from "/result.js";
 import { selectionBar } from "/selection.js";
 
-const ROOT = "/api/dead-letters";
 const CAUSES_AT_ONCE = 100;
 // The messages of a group come in such parts, each with two rows.
 const MESSAGES_AT_ONCE = 100;
@@ -32,20 +31,31 @@ const MISSED = {
 
 export function deadLetters(root, page) {
   root.append(h("h1", {}, "Dead letters"));
-  if (!page.deadLetters) {
+  if (page.deadLetters.length === 0) {
     root.append(
       h("p", {}, "No dead-letter queue is open. Start the page with one:"),
       h("pre", {}, "requeue ui --queue orders-dlq\nrequeue ui --source-queue orders"),
     );
     return null;
   }
-  const screen = new Screen(root);
-  screen.load();
+  const body = h("div");
+  const queues = kept("dead-letter-queue", h("select", { change: () => open() }, page.deadLetters.map((name, at) => h("option", { value: at }, name))));
+  let screen;
+  const open = () => {
+    screen?.leave();
+    body.replaceChildren();
+    screen = new Screen(body, `/api/dead-letters/${queues.value}`);
+    screen.load();
+  };
+  if (page.deadLetters.length > 1) root.append(h("label", {}, "Queue ", queues));
+  root.append(body);
+  open();
   return () => screen.leave();
 }
 
 class Screen {
-  constructor(root) {
+  constructor(root, path) {
+    this.path = path;
     this.facts = h("div", {}, h("p", { class: "muted" }, "Asking SQS about the queue."));
     this.work = h("div");
     this.result = h("div");
@@ -70,12 +80,12 @@ class Screen {
   // `ended` is the job that has just ended, of which the page has the result already.
   async load(ended = null) {
     try {
-      const jobs = await read(`${ROOT}/jobs`);
+      const jobs = await read(`${this.path}/jobs`);
       if (this.isLeft) return;
       this.latest = jobs.latest;
       // The facts of the queue may wait for SQS.
       this.showResults(jobs.results);
-      this.queue = await read(ROOT);
+      this.queue = await read(this.path);
     } catch (error) {
       if (ended && this.latest?.number !== ended.number) {
         this.latest = ended;
@@ -100,7 +110,7 @@ class Screen {
     clearTimeout(this.timer);
     if (this.isLeft) return;
     this.timer = setTimeout(async () => {
-      const job = await read(`${ROOT}/job`).catch(() => undefined);
+      const job = await read(`${this.path}/job`).catch(() => undefined);
       if (this.isLeft || this.isFollowing) return;
       if (job === undefined || job?.number === this.job) this.watch();
       else if (job?.isRunning) this.follow();
@@ -122,7 +132,7 @@ class Screen {
 
   async start(action) {
     try {
-      await send(`${ROOT}/${action}`);
+      await send(`${this.path}/${action}`);
     } catch (error) {
       // The results stay: without the command nobody else has them.
       this.result.querySelector(":scope > .problem")?.remove();
@@ -138,7 +148,7 @@ class Screen {
     this.isFollowing = true;
     this.look.disabled = true;
     for (const part of [this.result, this.list, this.messages, this.bar]) part.replaceChildren();
-    this.ends = follow(this.work, `${ROOT}/job`, (job) => this.end(job));
+    this.ends = follow(this.work, `${this.path}/job`, (job) => this.end(job));
   }
 
   async end(job) {
@@ -206,7 +216,7 @@ class Screen {
       this.more,
       this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled. Nor has a message one that another program sent here, or that is done and could not be deleted; a redrive does such a message again.") : null,
     ));
-    this.selection = selectionBar(this.bar, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
+    this.selection = selectionBar(this.bar, this.path, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
     this.fill();
   }
 
@@ -216,6 +226,7 @@ class Screen {
       h("th", { class: "choice" }, this.all),
       h("th", { scope: "col", class: "number" }, "Messages"),
       keys.map(([, name]) => h("th", { scope: "col" }, name)),
+      h("th", { scope: "col" }, "Dead-lettered, UTC"),
       h("th", { scope: "col" }, "Oldest"),
     ));
   }
@@ -245,7 +256,8 @@ class Screen {
       const cause = causes.get(key);
       cause.groups.push(group);
       cause.count += group.count;
-      if (cause.oldest === null || (group.oldest !== null && group.oldest < cause.oldest)) cause.oldest = group.oldest;
+      const times = (key) => [cause[key], group[key]].filter((moment) => moment !== null).sort();
+      [cause.oldest, cause.first, cause.last] = [times("oldest").at(0), times("first").at(0), times("last").at(-1)].map((moment) => moment ?? null);
     }
     return [...causes.values()].sort((one, other) => other.count - one.count);
   }
@@ -276,16 +288,16 @@ class Screen {
       h("td", {}, cause.reason),
       h("td", { class: "text" }, cause.code ?? h("span", { class: "muted" }, "none")),
       this.hasTenants ? h("td", { class: "text", "data-name": "Tenant" }, tenant ?? h("span", { class: "muted" }, "none")) : null,
-      this.age(cause));
+      ...this.times(cause));
     if (others.length === 0) return [row];
     const isOpen = this.whole.has(cause.key);
     const below = groups.slice(0, isOpen ? undefined : TENANTS_AT_ONCE).map((group) => h("tr", { class: "tenant" },
       ...this.choice({ ...group, groups: [group] }, nameOf(group)),
-      h("td"), h("td"), h("td"), h("td", { class: "text", "data-name": "Tenant" }, group.tenant ?? "none"), this.age(group)));
+      h("td"), h("td"), h("td"), h("td", { class: "text", "data-name": "Tenant" }, group.tenant ?? "none"), ...this.times(group)));
     const left = groups.length - below.length;
     if (left > 0) {
       const more = h("button", { type: "button", class: "link", click: () => { this.whole.add(cause.key); this.fill(); } }, `${count(left, "more tenant")}`);
-      below.push(h("tr", { class: "tenant" }, h("td", { class: "choice" }), h("td"), h("td"), h("td"), h("td"), h("td", { class: "text" }, more), h("td")));
+      below.push(h("tr", { class: "tenant" }, h("td", { class: "choice" }), h("td"), h("td"), h("td"), h("td"), h("td", { class: "text" }, more), h("td"), h("td")));
     }
     return [row, ...below];
   }
@@ -308,8 +320,14 @@ class Screen {
     return [h("td", { class: "choice" }, box), h("td", { class: "number" }, show)];
   }
 
-  age({ oldest }) {
-    return h("td", { "data-name": "Oldest" }, h("time", { datetime: oldest ?? "", title: oldest ?? "" }, ago(oldest)));
+  // The first and the last time at which one was dead-lettered, and the age of the oldest.
+  times({ first, last, oldest }) {
+    const [from, to] = [first, last].map((moment) => moment?.replace("T", " ").replace("Z", ""));
+    const until = first === last ? "" : ` to ${first?.slice(0, 10) === last?.slice(0, 10) ? to?.slice(11) : to}`;
+    return [
+      h("td", { "data-name": "Dead-lettered, UTC" }, first ? from + until : h("span", { class: "muted" }, "unknown")),
+      h("td", { "data-name": "Oldest" }, h("time", { datetime: oldest ?? "", title: oldest ?? "" }, ago(oldest))),
+    ];
   }
 
   chooseAll() {
@@ -376,7 +394,7 @@ class Screen {
       const group = groups[at];
       let part;
       try {
-        part = await read(`${ROOT}/looks/${number}/groups/${group.at}/${from - before}`);
+        part = await read(`${this.path}/looks/${number}/groups/${group.at}/${from - before}`);
       } catch (error) {
         more.replaceChildren(problem(error.message));
         return;
@@ -414,7 +432,7 @@ class Screen {
       click: async () => {
         below.hidden = !below.hidden;
         open.setAttribute("aria-expanded", String(!below.hidden));
-        if (!details.hasChildNodes()) await fillDetails(details, `${ROOT}/looks/${this.queue.snapshot.number}/messages/${message.at}`, message.sizeBytes);
+        if (!details.hasChildNodes()) await fillDetails(details, `${this.path}/looks/${this.queue.snapshot.number}/messages/${message.at}`, message.sizeBytes);
       },
     }, message.messageId);
     return [

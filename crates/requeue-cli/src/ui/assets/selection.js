@@ -3,10 +3,9 @@
 import { send } from "/api.js";
 import { count, h, kept, span } from "/dom.js";
 
-const ROOT = "/api/dead-letters";
 // Fills the element, which is hidden while nothing is chosen. `act` is called with an action that the
 // user accepted, and the number of its selection.
-export function selectionBar(root, queue, act) {
+export function selectionBar(root, path, queue, act) {
   const name = queue.queue.split(":").pop();
   let chosen;
   let kinds;
@@ -26,10 +25,10 @@ export function selectionBar(root, queue, act) {
       failed.hidden = false;
     }
   };
-  const select = () => send(`${ROOT}/selections`, chosen);
+  const select = () => send(`${path}/selections`, chosen);
   const save = attempt(async () => {
     const { selection, count: messages } = await select();
-    link.href = `${ROOT}/selections/${selection}/export`;
+    link.href = `${path}/selections/${selection}/export`;
     link.click();
     saved.textContent = `Export of ${count(messages, "message")} begun: the browser saves ${name}.jsonl. Nothing was deleted.`;
   });
@@ -37,7 +36,7 @@ export function selectionBar(root, queue, act) {
     if (!rate.reportValidity()) return;
     const { selection } = await select();
     const options = { rate: rate.value ? Number(rate.value) : null, freshBudget: fresh.checked };
-    const { lines, count: messages } = await send(`${ROOT}/selections/${selection}/plan`, options);
+    const { lines, count: messages } = await send(`${path}/selections/${selection}/plan`, options);
     const pace = options.rate ? `At most ${count(options.rate, "message")} in a second, so it takes at least ${span(Math.max(1, Math.ceil(messages / options.rate)) * 1000)}.` : "Without a limit of the rate.";
     const fate = options.freshBudget ? "Fresh budget: each message begins with all retries and all its time." : null;
     ask(root, {
