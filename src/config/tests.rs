@@ -137,6 +137,10 @@ fn a_trusted_sender_is_the_own_one_or_an_id() {
         ("AROAEXAMPLEOPERATOR01,AIDAEXAMPLEPRODUCER01 , own", None),
         ("me", Some("me")),
         ("own,", Some("")),
+        ("123456789012", None),
+        ("AKIAEXAMPLEACCESSKEY", Some("AKIAEXAMPLEACCESSKEY")),
+        ("1234567890123", Some("1234567890123")),
+        ("ORDERSFUNCTION", Some("ORDERSFUNCTION")),
         ("AROAEXAMPLEOPERATOR01:session", Some("AROAEXAMPLEOPERATOR01:session")),
         ("arn:aws:iam::123456789012:role/requeue", Some("arn:aws:iam::123456789012:role/requeue")),
     ] {

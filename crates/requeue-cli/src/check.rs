@@ -277,8 +277,8 @@ fn waits(class: &ClassPolicy) -> String {
 /// A line for the rate limit and one for `idempotency`, where they are set, one for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
-        Some(longest) => format!("holds messages back for at most {}", span(longest)),
-        None => "holds back no other message".to_owned(),
+        Some(longest) => format!("defers other messages for at most {}", span(longest)),
+        None => "defers no other message".to_owned(),
     };
     let circuit = match &policy.circuit_breaker {
         Some(CircuitBreaker { threshold, reset_timeout, .. }) => {

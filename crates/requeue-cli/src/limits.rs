@@ -58,9 +58,9 @@ pub(crate) struct Arguments {
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The region of the function, if its ARN has none. [default: that of the AWS profile, or
-    /// us-east-1]
-    #[arg(long, env = "AWS_REGION", value_parser = region_name)]
+    /// The region of the function, if its ARN has none. [default: `AWS_REGION`, that of the AWS
+    /// profile, or us-east-1]
+    #[arg(long, env = "AWS_REGION", hide_env = true, value_parser = region_name)]
     region: Option<String>,
     /// The policy, if the function reads it from elsewhere. [default: `REQUEUE_POLICY`]
     #[arg(long, value_name = "POLICY")]

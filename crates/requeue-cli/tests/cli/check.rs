@@ -77,7 +77,7 @@ fn what_protects_the_downstream_service_is_told() {
         (
             "{}",
             [
-                "pause, if the downstream service names a delay: holds messages back for at most \
+                "pause, if the downstream service names a delay: defers other messages for at most \
                  60 s",
                 "circuit breaker: opens after 5 failures in a row, of 5 messages; stays open \
                  for at most 30 s at a time; in an outage, a 503, a timeout and their like use no \
@@ -89,7 +89,7 @@ fn what_protects_the_downstream_service_is_told() {
         (
             r#"{"maxPauseSeconds": "off", "circuitBreaker": "off", "maxDeferrals": 1, "maxDeferralSeconds": 900}"#,
             [
-                "pause, if the downstream service names a delay: holds back no other message",
+                "pause, if the downstream service names a delay: defers no other message",
                 "circuit breaker: never opens",
                 "deferrals: at most 1 in a row for each message; each lasts at most 15 min or the \
                  rest of the pause, and jitter can double it",
@@ -98,7 +98,7 @@ fn what_protects_the_downstream_service_is_told() {
         (
             r#"{"maxPauseSeconds": 90, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.5}}"#,
             [
-                "pause, if the downstream service names a delay: holds messages back for at most \
+                "pause, if the downstream service names a delay: defers other messages for at most \
                  90 s",
                 "circuit breaker: opens after each failure; stays open for at most 500 ms at a time; in an outage, a 503, a timeout and their like use no retry",
                 "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \

@@ -304,6 +304,19 @@ fn commands_below(command: &str) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn the_short_help_of_each_command_fits_a_terminal_also_in_a_pipe() {
+    let region = [("AWS_REGION", "a-region-with-a-long-name-1")];
+    let groups = ["", "dlq", "simulate"].map(str::to_owned);
+    for command in commands_below("").into_iter().chain(groups) {
+        let arguments: Vec<&str> = command.split_whitespace().chain(["-h"]).collect();
+        let help = requeue_with(&region, &arguments).succeeded();
+        let widest = help.lines().max_by_key(|line| line.chars().count()).unwrap();
+        let size = (widest.chars().count(), help.lines().count());
+        assert!(size.0 <= 80 && size.1 <= 40, "{command}: {size:?}: {widest}");
+    }
+}
+
 /// The help of a command on one line, without the breaks of a terminal.
 fn help_of(command: &str) -> String {
     let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();

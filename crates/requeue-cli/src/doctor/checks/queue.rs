@@ -186,8 +186,7 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
     let batch_size = context.mapping().map_or(1, |mapping| mapping.batch_size);
     let shares_batches = arn.is_fifo() && batch_size > 1;
     let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
-    let compared =
-        format!("maxReceiveCount is {}, and the policy allows {}", thousands(count), retries(most));
+    let compared = format!("the policy allows {}", retries(most));
     if count >= needed {
         return Ok(Diagnosis::ok(compared));
     }
@@ -222,16 +221,17 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
     if !is_annotating || arn.is_fifo() {
         return Err(Skip::NotApplicable);
     }
-    let count = redrive.max_receive_count;
-    let rest = queue.visibility * count.saturating_sub(ANNOTATED_RECEIVES);
-    let level = if count > ANNOTATED_RECEIVES { Level::Warning } else { Level::Ok };
+    let slow = redrive.max_receive_count.saturating_sub(ANNOTATED_RECEIVES);
+    if slow == 0 {
+        return Err(Skip::NotApplicable);
+    }
     let found = format!(
-        "maxReceiveCount is {}, so an annotated copy reaches the dead-letter queue {} later",
-        thousands(count),
-        span(rest)
+        "an annotated copy waits {} for its receives after the first {ANNOTATED_RECEIVES}, before \
+         SQS moves it to the dead-letter queue",
+        span(queue.visibility * slow)
     );
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
     let direct = remedy::variable("DEAD_LETTER", "direct");
     let direct = format!("{direct} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`");
-    Ok(Diagnosis::of(level, found, [fewer, direct]))
+    Ok(Diagnosis::warning(found, [fewer, direct]))
 }
