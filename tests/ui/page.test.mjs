@@ -204,6 +204,20 @@ test("the token leaves the address, and the page is small, fast and loads nothin
   await tab.close();
 });
 
+test("the dead letters of each queue of a serve are shown, with their times", async () => {
+  const sqs = await world.serve("--queue", "orders", "--queue", "bills", "--ui=0");
+  await world.send(sqs, sqs.deadLetters, some(7));
+  const tab = await open({ url: sqs.page }, "#dead-letters");
+  await tab.getByLabel("Queue", { exact: true }).selectOption("bills-dlq");
+  await tab.getByText("bills-dlq of bills").waitFor();
+  await look(tab);
+  await tab.getByText(/^7 messages with .* looked at/).waitFor();
+  assert.match(await groups(tab).locator("tbody tr.cause").first().textContent(), /\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( to [-\d: ]+)?/);
+  await tab.getByLabel("Queue", { exact: true }).selectOption("orders-dlq");
+  await tab.getByRole("button", { name: /^Look/ }).click();
+  await tab.getByText("The queue has no visible message.").waitFor();
+});
+
 test("a look groups the messages, shows their history, and makes them visible again", async () => {
   const { sqs, ui } = await letters(some(120));
   const tab = await open(ui);

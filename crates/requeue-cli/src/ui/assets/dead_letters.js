@@ -39,7 +39,7 @@ export function deadLetters(root, page) {
     return null;
   }
   const body = h("div");
-  const queues = kept("dead-letter-queue", h("select", { change: () => open() }, page.deadLetters.map((name, at) => h("option", { value: at }, name))));
+  const queues = kept("dead-letter-queue", h("select", { "aria-label": "Queue", change: () => open() }, page.deadLetters.map((name, at) => h("option", { value: at }, name))));
   let screen;
   const open = () => {
     screen?.leave();
