@@ -34,7 +34,6 @@ mod places;
 mod progress;
 mod queue_argument;
 mod rate;
-mod redrive_policy;
 mod schedule;
 mod sdk;
 mod send;

@@ -34,7 +34,7 @@ const MAX_KINDS: usize = 50;
 /// Messages by class, reason and the kind of failure.
 #[derive(Default)]
 pub(crate) struct DeadLetterGroups {
-    by_key: BTreeMap<GroupKey, DeadLetterGroup>,
+    pub(crate) by_key: BTreeMap<GroupKey, DeadLetterGroup>,
     sent_here: u64,
     later_version: u64,
 }
@@ -55,12 +55,12 @@ fn kind(detail: &str) -> String {
     detail.split_whitespace().map(general).collect::<Vec<_>>().join(" ")
 }
 
-struct DeadLetterGroup {
+pub(crate) struct DeadLetterGroup {
     count: u64,
     /// The first send of the oldest message.
-    oldest: Option<SystemTime>,
+    pub(crate) oldest: Option<SystemTime>,
     /// The first and the last time at which one was dead-lettered, as far as the messages say it.
-    dead_lettered: Option<(SystemTime, SystemTime)>,
+    pub(crate) dead_lettered: Option<(SystemTime, SystemTime)>,
     /// The first message of the group.
     example: String,
     detail: Option<String>,
@@ -125,7 +125,10 @@ impl DeadLetterGroups {
         group.count += 1;
         group.text = group.text.take().or_else(|| dead.text().map(str::to_owned));
         group.oldest = [group.oldest, sent].into_iter().flatten().min();
-        group.dead_lettered = with_time(group.dead_lettered, dead.failed_at());
+        if let Some(at) = dead.failed_at() {
+            let (first, last) = group.dead_lettered.unwrap_or((at, at));
+            group.dead_lettered = Some((first.min(at), last.max(at)));
+        }
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
         }
@@ -252,16 +255,6 @@ impl Serialize for DeadLetterGroups {
             })
         }))
     }
-}
-
-/// A first and a last time, with one more.
-pub(crate) fn with_time(
-    range: Option<(SystemTime, SystemTime)>,
-    time: Option<SystemTime>,
-) -> Option<(SystemTime, SystemTime)> {
-    let Some(time) = time else { return range };
-    let (first, last) = range.unwrap_or((time, time));
-    Some((first.min(time), last.max(time)))
 }
 
 /// `3 h 20 min ago`, from two days on in days.

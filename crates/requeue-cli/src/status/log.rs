@@ -21,10 +21,11 @@ pub(super) struct LogFacts {
     changes: BTreeMap<String, Change>,
     /// The last deferral by an open circuit, by log stream, and the time at which its message is due.
     deferrals: BTreeMap<String, (u64, u64)>,
-    failures: BTreeMap<FailureKey, (u64, u64)>,
+    /// The number of messages with each failure, and the time of the last one.
+    failures: BTreeMap<Failure, (u64, u64)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Change {
     at: u64,
     is_open: bool,
@@ -32,10 +33,11 @@ struct Change {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FailureKey {
-    result: &'static str,
-    class: &'static str,
-    reason: String,
+pub(super) struct Failure {
+    /// `retried`, `dead-lettered` or `left to SQS`.
+    pub(super) result: &'static str,
+    pub(super) class: &'static str,
+    pub(super) reason: String,
 }
 
 /// Times are in milliseconds since 1970.
@@ -55,18 +57,6 @@ pub(super) enum Circuit {
     },
 }
 
-/// Failures with the same class and reason.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Failures {
-    /// `retried`, `dead-lettered` or `left to SQS`.
-    pub(super) result: &'static str,
-    pub(super) class: &'static str,
-    pub(super) reason: String,
-    pub(super) count: u64,
-    /// The last one, in milliseconds since 1970.
-    pub(super) at: u64,
-}
-
 impl LogFacts {
     pub(super) fn take(&mut self, line: &LogEvent) {
         let Some(log_line) = LogLine::read(line.message.trim()) else { return };
@@ -78,7 +68,11 @@ impl LogFacts {
                 let stream = if log_line.is_of_all() { ALL } else { stream };
                 let change = Change { at, is_open, cause: event.reason };
                 let known = self.changes.entry(stream.to_owned());
-                known.and_modify(|known| known.replace(&change)).or_insert(change);
+                let known = known.or_insert_with(|| change.clone());
+                // Lines of several streams come in no order.
+                if change.at >= known.at {
+                    *known = change;
+                }
                 return;
             }
             Kind::Deferred if event.reason.as_deref() == Some("circuit-open") => {
@@ -93,7 +87,7 @@ impl LogFacts {
         };
         let Some(class) = event.class else { return };
         let reason = event.reason.unwrap_or_else(|| "no reason given".to_owned());
-        let mut key = FailureKey { result, class, reason };
+        let mut key = Failure { result, class, reason };
         if self.failures.len() >= MAX_GROUPS && !self.failures.contains_key(&key) {
             "other reasons".clone_into(&mut key.reason);
         }
@@ -132,28 +126,12 @@ impl LogFacts {
         self.deferrals.values().map(|(_, due)| *due).filter(|due| *due > now).min()
     }
 
-    /// The latest first.
-    pub(super) fn failures(&self) -> Vec<Failures> {
-        let each = self.failures.iter().map(|(key, (count, at))| Failures {
-            result: key.result,
-            class: key.class,
-            reason: key.reason.clone(),
-            count: *count,
-            at: *at,
-        });
+    /// The latest first, each with the number of messages and the time of the last one.
+    pub(super) fn failures(&self) -> Vec<(&Failure, u64, u64)> {
+        let each = self.failures.iter().map(|(failure, (count, at))| (failure, *count, *at));
         let mut each: Vec<_> = each.collect();
-        each.sort_by_key(|one| std::cmp::Reverse(one.at));
+        each.sort_by_key(|(.., at)| std::cmp::Reverse(*at));
         each
-    }
-}
-
-impl Change {
-    /// The later of two changes. Lines of several streams come in no order.
-    fn replace(&mut self, other: &Self) {
-        if other.at >= self.at {
-            let Self { at, is_open, ref cause } = *other;
-            *self = Self { at, is_open, cause: cause.clone() };
-        }
     }
 }
 
@@ -219,9 +197,9 @@ mod tests {
             [8, 9, 21_008, 21_009].map(|now| failures.next_due(now)),
             [Some(21_009), Some(21_009), Some(21_009), None]
         );
-        let shown: Vec<_> = failures.failures();
+        let shown = failures.failures().into_iter();
         let shown: Vec<_> =
-            shown.iter().map(|one| (one.result, &*one.reason, one.count, one.at)).collect();
+            shown.map(|(one, count, at)| (one.result, &*one.reason, count, at)).collect();
         assert_eq!(shown, [("retried", "status 503", 2, 3), ("dead-lettered", "status 500", 1, 2)]);
     }
 

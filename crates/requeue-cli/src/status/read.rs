@@ -14,7 +14,7 @@ use crate::Error;
 use crate::config::PREFIX;
 use crate::dlq::sqs::Sqs;
 use crate::doctor::{Arn, Clients, Invoked, Known, text, unknown};
-use crate::function::{FunctionConfiguration, Readiness, log_events};
+use crate::function::{FunctionConfiguration, Readiness};
 use crate::observe::epoch_millis;
 use crate::table::span;
 
@@ -224,19 +224,13 @@ impl Reader {
         for last in [since, SHORT] {
             since = last;
             let from = epoch_millis(self.status.now - since);
-            let (mut facts, mut token) = (LogFacts::default(), None);
-            for _ in 0..MAX_PAGES {
-                let Some(clients) = &self.clients else { return (None, since) };
-                let page = log_events(&clients.sdk, group, from, Some(PATTERN), token.as_deref());
-                let page = clients.ask("logs:FilterLogEvents", group, page).await;
-                let Some(page) = self.known("circuit and failures", page) else {
-                    return (None, since);
-                };
-                page.events.iter().for_each(|line| facts.take(line));
-                token = page.next_token;
-                if token.is_none() {
-                    return (Some(facts), since);
-                }
+            let Some(clients) = &self.clients else { break };
+            let lines = clients.log_lines(group, from, Some(PATTERN), MAX_PAGES).await;
+            let Some(lines) = self.known("circuit and failures", lines) else { break };
+            if let Some(lines) = lines {
+                let mut facts = LogFacts::default();
+                lines.iter().for_each(|line| facts.take(line));
+                return (Some(facts), since);
             }
             let read = span(since);
             self.tell(format!(

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::log::Circuit;
+use super::log::{Circuit, Failure};
 use super::{Age, Depth, FunctionStatus, METRICS, Status};
 use crate::observe::epoch_millis;
 use crate::table::Head::{Breakable, Number, Text};
@@ -177,18 +177,13 @@ impl FunctionStatus {
             Text("class"),
             Breakable("failure"),
         ]);
-        for one in failures.iter().take(SHOWN) {
-            rows.add([
-                clock_time(time(one.at)),
-                thousands(one.count),
-                one.result.to_owned(),
-                one.class.to_owned(),
-                one.reason.clone(),
-            ]);
+        for (Failure { result, class, reason }, count, at) in failures.iter().take(SHOWN) {
+            let (at, count) = (clock_time(time(*at)), thousands(*count));
+            rows.add([at, count, (*result).to_owned(), (*class).to_owned(), reason.clone()]);
         }
         let more = failures.len().saturating_sub(SHOWN);
         let more = (more > 0).then(|| {
-            let rest = failures[SHOWN..].iter().map(|one| one.count).sum::<u64>();
+            let rest = failures[SHOWN..].iter().map(|(_, count, _)| count).sum::<u64>();
             format!(
                 "\n{} more with {}",
                 counted(rest, "message"),
@@ -212,10 +207,10 @@ impl FunctionStatus {
             }),
         });
         let failures = self.log.as_ref().map(|log| {
-            let failures = log.failures().into_iter().take(IN_JSON).map(|one| {
+            let failures = log.failures().into_iter().take(IN_JSON).map(|(one, count, at)| {
                 json!({
-                    "at": moment(time(one.at)),
-                    "messages": one.count,
+                    "at": moment(time(at)),
+                    "messages": count,
                     "result": one.result,
                     "class": one.class,
                     "failure": one.reason,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::server;
 use crate::dlq::letter::{DeadLetterJson, Letter};
-use crate::dlq::list::{DeadLetterGroups, GroupKey, with_time};
+use crate::dlq::list::{DeadLetterGroups, GroupKey};
 use crate::dlq::scan::Unseen;
 use crate::table::moment;
 
@@ -29,6 +29,7 @@ pub(super) struct Snapshot {
     pub(super) taken: SystemTime,
     pub(super) letters: Vec<Letter>,
     groups: Vec<Group>,
+    by_tenant: BTreeMap<Option<String>, DeadLetterGroups>,
     /// The group of each message.
     group_of: Vec<usize>,
     pub(super) is_complete: bool,
@@ -40,13 +41,8 @@ pub(super) struct Snapshot {
 }
 
 struct Group {
-    class: &'static str,
-    reason: String,
-    code: Option<String>,
+    key: GroupKey,
     tenant: Option<String>,
-    oldest: Option<SystemTime>,
-    /// The first and the last time at which one was dead-lettered, as far as the messages say it.
-    dead_lettered: Option<(SystemTime, SystemTime)>,
     members: Vec<usize>,
 }
 
@@ -93,17 +89,11 @@ impl Snapshot {
                 own = Some(OTHER_TENANTS.to_owned());
             }
             let key = by_tenant.entry(own.clone()).or_default().add(letter, &dead);
-            let (class, reason, code) = key.clone();
-            let group = *at.entry((own.clone(), key)).or_insert_with(|| {
-                let (oldest, dead_lettered, members) = (None, None, Vec::new());
-                let tenant = own;
-                groups.push(Group { class, reason, code, tenant, oldest, dead_lettered, members });
+            let group = *at.entry((own.clone(), key.clone())).or_insert_with(|| {
+                groups.push(Group { key, tenant: own, members: Vec::new() });
                 groups.len() - 1
             });
-            let of = &mut groups[group];
-            of.oldest = [of.oldest, letter.first_sent(&dead)].into_iter().flatten().min();
-            of.dead_lettered = with_time(of.dead_lettered, dead.failed_at());
-            of.members.push(number);
+            groups[group].members.push(number);
             group_of.push(group);
         }
         Self {
@@ -111,6 +101,7 @@ impl Snapshot {
             taken,
             letters,
             groups,
+            by_tenant,
             group_of,
             is_complete: false,
             is_stopped: false,
@@ -120,16 +111,17 @@ impl Snapshot {
     }
 
     pub(super) fn json(&self) -> Value {
-        let group = |group: &Group| {
+        let group = |Group { key, tenant, members }: &Group| {
+            let of = &self.by_tenant[tenant].by_key[key];
             json!({
-                "class": group.class,
-                "reason": group.reason,
-                "code": group.code,
-                "tenant": group.tenant,
-                "oldest": group.oldest.and_then(moment),
-                "first": group.dead_lettered.and_then(|(first, _)| moment(first)),
-                "last": group.dead_lettered.and_then(|(_, last)| moment(last)),
-                "count": group.members.len(),
+                "class": key.0,
+                "reason": key.1,
+                "code": key.2,
+                "tenant": tenant,
+                "oldest": of.oldest.and_then(moment),
+                "first": of.dead_lettered.and_then(|(first, _)| moment(first)),
+                "last": of.dead_lettered.and_then(|(_, last)| moment(last)),
+                "count": members.len(),
             })
         };
         json!({
@@ -146,8 +138,8 @@ impl Snapshot {
 
     /// The class and the failure of a message.
     pub(super) fn kind(&self, at: usize) -> (&'static str, Option<&str>) {
-        let group = &self.groups[self.group_of[at]];
-        (group.class, group.code.as_deref())
+        let (class, _, code) = &self.groups[self.group_of[at]].key;
+        (class, code.as_deref())
     }
 
     /// The messages of a group, from this position on.

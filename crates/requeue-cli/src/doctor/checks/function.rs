@@ -209,13 +209,18 @@ fn mapping(context: &Context<'_>) -> Checked {
 
 fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let Readiness { state, state_reason, last_update_status, last_update_status_reason } =
-        &function.state;
+    let (level, state, command) = readiness(&function.state);
+    let found = format!("the state is {state}");
+    Ok(Diagnosis::of(level, found, [remedy::function(context, &function.qualified(), command, "")]))
+}
+
+/// The level and the words of a function's state, and the command that shows or awaits it.
+pub(super) fn readiness(of: &Readiness) -> (Level, String, &'static str) {
     let because = |reason: &Option<String>| {
         reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
     let [state, update] =
-        [state, last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
+        [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
     let (level, command) = match (state, update) {
         ("Failed", _) => (Level::Danger, "get-function-configuration"),
         ("Pending", _) => (Level::Warning, "wait function-active-v2"),
@@ -224,12 +229,12 @@ fn state(context: &Context<'_>) -> Checked {
         ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
         _ => (Level::Unknown, "get-function-configuration"),
     };
-    let found = format!(
-        "the state is {state}{}, and the last update is {update}{}",
-        because(state_reason),
-        because(last_update_status_reason)
+    let words = format!(
+        "{state}{}, and the last update is {update}{}",
+        because(&of.state_reason),
+        because(&of.last_update_status_reason)
     );
-    Ok(Diagnosis::of(level, found, [remedy::function(context, &function.qualified(), command, "")]))
+    (level, words, command)
 }
 
 /// Routes, security groups and endpoints are not read: a copy that SQS confirmed shows the way.

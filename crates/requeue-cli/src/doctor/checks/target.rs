@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::arn::function_name;
-use super::super::facts::{InvokedFunction, Readiness, TargetProperties};
+use super::super::facts::{InvokedFunction, TargetProperties};
+use super::function::readiness;
 use super::permissions::Asked;
 use super::{
     ADAPT, Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, consumers, remedy,
@@ -70,18 +71,10 @@ fn target(context: &Context<'_>) -> Checked {
         let found = format!("there is no function {name} in {}", context.region());
         return Ok(Diagnosis::danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]));
     };
-    let Readiness { state, last_update_status, .. } = state;
-    let [state, update] =
-        [state, last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
-    let (level, command) = match (state, update) {
-        ("Active", "Successful") => (Level::Ok, ""),
-        ("Failed" | "Inactive", _) => (Level::Danger, "get-function-configuration"),
-        ("Active", "Failed") => (Level::Warning, "get-function-configuration"),
-        ("Pending", _) => (Level::Warning, "wait function-active-v2"),
-        ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
-        _ => (Level::Unknown, "get-function-configuration"),
-    };
-    let found = format!("the state of {name} is {state}, and the last update is {update}");
+    let (level, words, command) = readiness(state);
+    // Nothing wakes it but a call.
+    let level = if words.starts_with("Inactive") { Level::Danger } else { level };
+    let found = format!("the state of {name} is {words}");
     Ok(Diagnosis::of(level, found, [remedy::function(context, name, command, "")]))
 }
 

@@ -18,7 +18,7 @@ use super::super::checks::REQUEUE;
 use super::super::facts::{Known, Unread};
 use crate::endpoints;
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
-use crate::function::{encoded, get};
+use crate::function::{LogEvent, encoded, get, log_events};
 use crate::progress::{CommandProgress, NOTICEABLE};
 
 pub(crate) struct Clients {
@@ -111,6 +111,28 @@ impl Clients {
             .get_mut(field)
             .map(Value::take)
             .ok_or_else(|| Unread::of(permission, resource, CallError::ambiguous(UNREADABLE)))
+    }
+
+    /// The lines of a log since this time, in milliseconds of the epoch, that match the pattern;
+    /// `None` if there are more than so many pages of at most 1 MB.
+    pub(crate) async fn log_lines(
+        &self,
+        group: &str,
+        since: u64,
+        pattern: Option<&str>,
+        most_pages: u32,
+    ) -> Known<Option<Vec<LogEvent>>> {
+        let (mut lines, mut token) = (Vec::new(), None);
+        for _ in 0..most_pages {
+            let page = log_events(&self.sdk, group, since, pattern, token.as_deref());
+            let page = self.ask("logs:FilterLogEvents", group, page).await?;
+            lines.extend(page.events);
+            token = page.next_token.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(Some(lines));
+            }
+        }
+        Ok(None)
     }
 
     /// The sum of the values of a metric of Requeue from `start` on, in seconds of the epoch, for

@@ -1,6 +1,6 @@
 //! The secrets and the table in a function's settings, and the KMS keys of these and of queues.
 
-use futures_util::future::join_all;
+use futures_util::future::{OptionFuture, join_all};
 use requeue::queue::CallError;
 use requeue_aws::Service::{DynamoDb, Kms, SecretsManager, Ssm};
 use serde_json::{Value, json};
@@ -35,11 +35,11 @@ const MANAGED: &str = "alias/aws/";
 impl Clients {
     /// The key by its name in the properties of the resource of this ARN, and the permissions of
     /// `role` with it.
-    pub(super) async fn key(&self, name: &str, of: &str, role: Option<&str>) -> EncryptionKey {
+    pub(super) async fn key(&self, name: String, of: &str, role: Option<&str>) -> EncryptionKey {
         if name.starts_with(MANAGED) || name.contains(&format!(":{MANAGED}")) {
             return EncryptionKey::ManagedByAws;
         }
-        let (sdk, name) = (self.at(of), key_name(name, of));
+        let (sdk, name) = (self.at(of), key_name(&name, of));
         let described = self.ask_json(&sdk, DESCRIBE_KEY, &name, json!({ "KeyId": name })).await;
         let key = match described {
             Ok(key) if key["KeyManager"] == "AWS" => return EncryptionKey::ManagedByAws,
@@ -63,10 +63,7 @@ impl Clients {
             }
         };
         let resource = if is_alias(arn) { "*" } else { arn };
-        let access = match role {
-            Some(role) => Some(self.simulate(role, &KEY, resource).await),
-            None => None,
-        };
+        let access = OptionFuture::from(role.map(|role| self.simulate(role, &KEY, resource))).await;
         EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
     }
 
@@ -93,7 +90,7 @@ impl Clients {
         if reading(arn) != PARAMETER {
             let secret = self.ask_json(&sdk, SECRET, arn, json!({ "SecretId": arn })).await?;
             return Ok(Some(match text(&secret["KmsKeyId"]) {
-                Some(name) => self.key(&name, arn, Some(role)).await,
+                Some(name) => self.key(name, arn, Some(role)).await,
                 None => EncryptionKey::ManagedByAws,
             }));
         }
@@ -109,10 +106,8 @@ impl Clients {
             let missing = CallError::answered(400, "ParameterNotFound");
             return Err(Unread::of(PARAMETERS.1, arn, missing));
         };
-        Ok(match text(&parameter["KeyId"]) {
-            Some(name) => Some(self.key(&name, arn, Some(role)).await),
-            None => None,
-        })
+        let name = text(&parameter["KeyId"]);
+        Ok(OptionFuture::from(name.map(|name| self.key(name, arn, Some(role)))).await)
     }
 
     /// The table in the settings, and the permissions of `role` on it.
@@ -138,17 +133,14 @@ impl Clients {
             Ok(described) => {
                 arn = text(&described["TableArn"]).unwrap_or(arn);
                 if let Some(name) = text(&described["SSEDescription"]["KMSMasterKeyArn"]) {
-                    key = Some(self.key(&name, &arn, role).await);
+                    key = Some(self.key(name, &arn, role).await);
                 }
                 Ok(Some(properties(&described)))
             }
             Err(unread) if unread.error.code == "ResourceNotFoundException" => Ok(None),
             Err(unread) => Err(unread),
         };
-        let access = match role {
-            Some(role) => Some(self.simulate(role, &USING, &arn).await),
-            None => None,
-        };
+        let access = OptionFuture::from(role.map(|role| self.simulate(role, &USING, &arn))).await;
         Some(Table { name, arn, properties, expiry, access, key })
     }
 

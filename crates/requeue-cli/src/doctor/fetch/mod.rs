@@ -28,6 +28,7 @@ mod queue;
 mod target;
 
 pub(crate) use ask::Clients;
+use function::count;
 
 const MAPPINGS: &str = "lambda:ListEventSourceMappings";
 pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
@@ -268,7 +269,6 @@ impl Clients {
 }
 
 fn mapping(mapping: &Value) -> Mapping {
-    let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     let filters = match &mapping["FilterCriteriaError"] {
         Value::Null => {
             let filters = list(&mapping["FilterCriteria"]["Filters"]).iter();
@@ -287,11 +287,11 @@ fn mapping(mapping: &Value) -> Mapping {
         uuid: text(&mapping["UUID"]).unwrap_or_default(),
         function: text(&mapping["FunctionArn"]).unwrap_or_default(),
         state: text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned()),
-        batch_size: number(&mapping["BatchSize"]).unwrap_or(DEFAULT_BATCH),
+        batch_size: count(&mapping["BatchSize"]).unwrap_or(DEFAULT_BATCH),
         window: Duration::from_secs(window.unwrap_or_default()),
         reports_failures: response_types.any(|kind| kind == "ReportBatchItemFailures"),
-        maximum_concurrency: number(&mapping["ScalingConfig"]["MaximumConcurrency"]),
-        maximum_pollers: number(&mapping["ProvisionedPollerConfig"]["MaximumPollers"]),
+        maximum_concurrency: count(&mapping["ScalingConfig"]["MaximumConcurrency"]),
+        maximum_pollers: count(&mapping["ProvisionedPollerConfig"]["MaximumPollers"]),
         filters,
     }
 }

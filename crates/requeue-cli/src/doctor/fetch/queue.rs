@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
+use futures_util::future::OptionFuture;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
@@ -13,9 +14,9 @@ use super::super::facts::{
     Access, AllowedSources, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached,
     RedriveSettings,
 };
+use super::function::count;
 use super::{ATTRIBUTES, Clients, mapping};
 use crate::failed_call::Cause;
-use crate::redrive_policy;
 
 const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 /// The default of a queue. Source: SQS API reference, `SetQueueAttributes`.
@@ -58,10 +59,8 @@ impl Clients {
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
         let key = attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty());
-        let key = match key {
-            Some(key) => Some(self.key(key, &name, role.map(|(role, _)| role)).await),
-            None => None,
-        };
+        let (role, actions) = role.unzip();
+        let key = OptionFuture::from(key.map(|key| self.key(key.clone(), &name, role))).await;
         // A queue's ARN has its partition; the URL of an emulator has none.
         let own = attribute(Name::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(queue));
@@ -69,10 +68,8 @@ impl Clients {
         let consumers =
             consumers.map(|mappings| mappings.iter().filter(is_of_function).map(mapping).collect());
         let arn = own.unwrap_or(arn);
-        let access = match role {
-            Some((role, actions)) => Some(self.simulate(role, actions, &arn.to_string()).await),
-            None => None,
-        };
+        let (name, actions) = (arn.to_string(), actions.unwrap_or_default());
+        let access = OptionFuture::from(role.map(|role| self.simulate(role, actions, &name))).await;
         Reached { arn, queue, access, key, consumers }
     }
 
@@ -91,7 +88,6 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
     let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
     let number = |name| text(name)?.parse::<u64>().ok();
     let secs = |name| Duration::from_secs(number(name).unwrap_or_default());
-    let redrive = text(Name::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
     let allow: Value = text(Name::RedriveAllowPolicy)
         .and_then(|policy| serde_json::from_str(policy).ok())
         .unwrap_or_default();
@@ -100,13 +96,7 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
         visibility: secs(Name::VisibilityTimeout),
         retention: secs(Name::MessageRetentionPeriod),
         maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
-        redrive: redrive.map(|redrive| RedriveSettings {
-            target: redrive.target,
-            max_receive_count: redrive
-                .max_receive_count
-                .and_then(|count| u32::try_from(count).ok())
-                .unwrap_or(DEFAULT_RECEIVES),
-        }),
+        redrive: text(Name::RedrivePolicy).and_then(|policy| redrive(policy)),
         redrive_allow: match allow["redrivePermission"].as_str() {
             Some("denyAll") => AllowedSources::None,
             Some("byQueue") => AllowedSources::Queues(sources.map(str::to_owned).collect()),
@@ -114,6 +104,16 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
         },
         policy: text(Name::Policy).cloned(),
     }
+}
+
+/// `None` if the policy names no dead-letter queue.
+fn redrive(policy: &str) -> Option<RedriveSettings> {
+    let policy: Value = serde_json::from_str(policy).ok()?;
+    // SQS accepts a number or a text.
+    let receives = &policy["maxReceiveCount"];
+    let receives = count(receives).or_else(|| receives.as_str()?.parse().ok());
+    let target = policy["deadLetterTargetArn"].as_str()?.to_owned();
+    Some(RedriveSettings { target, max_receive_count: receives.unwrap_or(DEFAULT_RECEIVES) })
 }
 
 #[cfg(test)]

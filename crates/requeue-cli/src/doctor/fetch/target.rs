@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use requeue_lambda::call_limit;
 
 use super::super::arn::{Arn, function_name};
@@ -53,10 +54,8 @@ impl Clients {
             Err(unread) if unread.error.code == "ResourceNotFoundException" => Ok(None),
             Err(unread) => Err(unread),
         };
-        let access = match role {
-            Some(role) => Some(self.simulate(role, &INVOKING, &arn).await),
-            None => None,
-        };
+        let access = role.map(|role| self.simulate(role, &INVOKING, &arn));
+        let access = OptionFuture::from(access).await;
         let reserved_concurrency =
             concurrency.map(|concurrency| count(&concurrency["ReservedConcurrentExecutions"]));
         Some(InvokedFunction {

@@ -167,10 +167,11 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
 
 fn success(plan: &Plan, seen: &Seen) -> Judged {
     let tail = format!("aws logs tail {} --since 10m", plan.log_group);
-    let deferred = seen.evidence.sum(None, "Deferred");
+    let (deferred, waited) = (seen.evidence.sum(None, "Deferred"), span(seen.waited));
     if let (true, Some(after)) = (seen.has_success(), seen.completed_after) {
-        (Level::Ok, format!("completed within {}", span(after)), "", Vec::new())
-    } else if seen.evidence.sum(None, "Failed") > 0 {
+        return (Level::Ok, format!("completed within {}", span(after)), "", Vec::new());
+    }
+    let (found, meaning, remedies) = if seen.evidence.sum(None, "Failed") > 0 {
         let (meaning, call) = match &plan.target {
             Target::Url(url) => (
                 "The endpoint did not respond with 200, so the other messages were not sent.",
@@ -181,27 +182,18 @@ fn success(plan: &Plan, seen: &Seen) -> Judged {
                 format!("aws lambda invoke --function-name {name} /dev/stdout"),
             ),
         };
-        (
-            Level::Danger,
-            format!("it failed: {}", seen.evidence.failures()),
-            meaning,
-            vec![call, tail],
-        )
-    } else if deferred > 0 {
-        (
-            Level::Danger,
-            format!("deferred {deferred} times within {}", span(seen.waited)),
-            "The function cannot call its target, and its log names the cause.",
-            vec![tail, plan.doctor()],
-        )
+        (format!("it failed: {}", seen.evidence.failures()), meaning, vec![call, tail])
     } else {
-        (
-            Level::Danger,
-            format!("no line of metrics within {}", span(seen.waited)),
-            "The function was not invoked, could not start, or cannot write its log.",
-            vec![tail, plan.doctor()],
-        )
-    }
+        let (found, meaning) = if deferred > 0 {
+            let meaning = "The function cannot call its target, and its log names the cause.";
+            (format!("deferred {deferred} times within {waited}"), meaning)
+        } else {
+            let meaning = "The function was not invoked, could not start, or cannot write its log.";
+            (format!("no line of metrics within {waited}"), meaning)
+        };
+        (found, meaning, vec![tail, plan.doctor()])
+    };
+    (Level::Danger, found, meaning, remedies)
 }
 
 /// The classes and delays of this function come before all rules, so nothing else can differ.

@@ -14,7 +14,6 @@ use super::super::facts::Known;
 use super::super::fetch::{ATTRIBUTES, Clients};
 use super::plan::{MARK, MESSAGES, Plan, TestMessage};
 use super::step::{Evidence, Reason, Seen, Step, steps};
-use crate::function::log_events;
 use crate::{Error, output};
 
 /// Between two looks at counts and log.
@@ -193,28 +192,17 @@ impl Clients {
 
     /// The lines of metrics in the log since this time, in milliseconds of the epoch.
     async fn lines(&self, group: &str, since: u64) -> Result<Lines, Error> {
-        let (mut lines, mut token) = (Lines::new(), None);
-        for _ in 0..MOST_PAGES {
-            let page = log_events(&self.sdk, group, since, None, token.as_deref());
-            let page = match self.ask("logs:FilterLogEvents", group, page).await {
-                Ok(page) => page,
-                // Lambda makes the group at the first invocation.
-                Err(unread) if unread.error.code == "ResourceNotFoundException" => {
-                    return Ok(lines);
-                }
-                Err(unread) => return Err(self.told(&unread).into()),
-            };
-            let of_metrics =
-                page.events.into_iter().filter(|line| line.message.contains("CloudWatchMetrics"));
-            lines.extend(
-                of_metrics.map(|line| (line.log_stream_name, line.timestamp, line.message)),
-            );
-            token = page.next_token.filter(|token| !token.is_empty());
-            if token.is_none() {
-                return Ok(lines);
-            }
-        }
-        Err(format!("{group} has too many lines of the last minutes; try again later").into())
+        let lines = match self.log_lines(group, since, None, MOST_PAGES).await {
+            Ok(lines) => lines.ok_or_else(|| {
+                format!("{group} has too many lines of the last minutes; try again later")
+            })?,
+            // Lambda makes the group at the first invocation.
+            Err(unread) if unread.error.code == "ResourceNotFoundException" => Vec::new(),
+            Err(unread) => return Err(self.told(&unread).into()),
+        };
+        let of_metrics =
+            lines.into_iter().filter(|line| line.message.contains("CloudWatchMetrics"));
+        Ok(of_metrics.map(|line| (line.log_stream_name, line.timestamp, line.message)).collect())
     }
 
     /// Sends a test message, and returns its id.
