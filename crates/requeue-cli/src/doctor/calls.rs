@@ -1,38 +1,14 @@
-//! The operations of AWS's services that need more than one request or a form of their own. Names as
-//! in the services' API references.
+//! IAM's simulation of a role's policies: a form of its own, and a response in XML. Names as in IAM's
+//! API reference.
 
 use requeue::aws::SdkConfig;
-use requeue_aws::{CallError, Service, call_json, call_query};
+use requeue_aws::{CallError, Service, call_query};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::arn::Arn;
-use super::facts::{Access, AccessDecision, Limit};
-use crate::function::{encoded, get};
-
-/// The items of all pages. `page` gets the token of a page, and returns its items and the next token.
-async fn pages(
-    mut page: impl AsyncFnMut(Option<String>) -> Result<(Vec<Value>, Value), CallError>,
-) -> Result<Vec<Value>, CallError> {
-    let (mut all, mut token) = (Vec::new(), None);
-    for _ in 0..MOST_PAGES {
-        let (items, next) = page(token.take()).await?;
-        all.extend(items);
-        token = text(&next);
-        if token.is_none() {
-            return Ok(all);
-        }
-    }
-    Err(CallError::construction_failure(TooManyPages))
-}
-
-/// The error for a longer list.
-#[derive(Debug, thiserror::Error)]
-#[error("the list has more than {MOST_PAGES} pages")]
-pub(crate) struct TooManyPages;
-
-/// Longest list that the doctor reads. Most services have pages of 100.
-const MOST_PAGES: u32 = 50;
+use super::facts::{Access, AccessDecision};
+use crate::function::encoded;
 
 /// A text that is there and not empty.
 pub(crate) fn text(value: &Value) -> Option<String> {
@@ -42,38 +18,6 @@ pub(crate) fn text(value: &Value) -> Option<String> {
 /// The items of a list. A list that is missing is empty.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// All mappings with this `FunctionName` or `EventSourceArn`.
-pub(crate) async fn event_source_mappings(
-    sdk: &SdkConfig,
-    parameter: &str,
-    value: &str,
-) -> Result<Vec<Value>, CallError> {
-    let first = format!("2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
-    pages(async |marker: Option<String>| {
-        let marker = marker.map(|marker| format!("&Marker={}", encoded(&marker)));
-        let page: Value = get(sdk, &format!("{first}{}", marker.unwrap_or_default())).await?;
-        Ok((list(&page["EventSourceMappings"]).to_vec(), page["NextMarker"].clone()))
-    })
-    .await
-}
-
-/// All metric alarms and composite alarms of the region. `DescribeAlarmsForMetric` would be
-/// narrower, but leaves out alarms on an expression.
-pub(crate) async fn describe_alarms(sdk: &SdkConfig) -> Result<Vec<Value>, CallError> {
-    let operation = "GraniteServiceVersion20100801.DescribeAlarms";
-    pages(async |token| {
-        let mut parameters =
-            json!({ "AlarmTypes": ["MetricAlarm", "CompositeAlarm"], "MaxRecords": 100 });
-        if let Some(token) = token {
-            parameters["NextToken"] = token.into();
-        }
-        let page: Value = call_json(sdk, Service::CloudWatch, operation, &parameters).await?;
-        let alarms = [list(&page["MetricAlarms"]), list(&page["CompositeAlarms"])].concat();
-        Ok((alarms, page["NextToken"].clone()))
-    })
-    .await
 }
 
 /// Asks for the decision on each action of the role on the resource.
@@ -180,9 +124,9 @@ impl Evaluation {
         } else if any(|one| {
             one.permissions_boundary_decision_detail.allowed_by_permissions_boundary == Some(false)
         }) {
-            AccessDecision::Limited(Limit::Boundary)
+            AccessDecision::OutOfBoundary
         } else if by_organizations {
-            AccessDecision::Limited(Limit::Organization)
+            AccessDecision::OutOfOrganization
         } else {
             AccessDecision::NotAllowed
         }
@@ -253,10 +197,10 @@ mod tests {
             ("sqs:SendMessage", AccessDecision::Allowed),
             ("sqs:DeleteMessage", AccessDecision::Depends),
             ("kms:Decrypt", AccessDecision::Depends),
-            ("ssm:GetParameter", AccessDecision::Limited(Limit::Organization)),
-            ("ssm:GetParameters", AccessDecision::Limited(Limit::Organization)),
+            ("ssm:GetParameter", AccessDecision::OutOfOrganization),
+            ("ssm:GetParameters", AccessDecision::OutOfOrganization),
             ("sqs:PurgeQueue", AccessDecision::Denied),
-            ("logs:PutLogEvents", AccessDecision::Limited(Limit::Boundary)),
+            ("logs:PutLogEvents", AccessDecision::OutOfBoundary),
         ];
         let expected = expected.map(|(action, decision)| (action.to_owned(), decision));
         assert_eq!(access(body).expect("XML"), expected.into());

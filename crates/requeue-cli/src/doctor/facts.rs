@@ -270,7 +270,8 @@ pub(crate) struct QueueAttributes {
     pub(crate) retention: Duration,
     pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
-    pub(crate) redrive_allow: AllowedSources,
+    /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has one.
+    pub(crate) redrive_allow: Option<Vec<String>>,
     pub(crate) policy: Option<String>,
 }
 
@@ -279,15 +280,6 @@ pub(crate) struct RedriveSettings {
     /// The ARN of the dead-letter queue.
     pub(crate) target: String,
     pub(crate) max_receive_count: u32,
-}
-
-/// The redrive allow policy, which a dead-letter queue may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AllowedSources {
-    All,
-    None,
-    /// The ARNs of these.
-    Queues(Vec<String>),
 }
 
 /// The key of a queue that KMS encrypts.
@@ -327,18 +319,11 @@ pub(crate) enum AccessDecision {
     Denied,
     /// No statement allows it.
     NotAllowed,
-    /// No statement denies it, but this policy does not allow it, and the role's own cannot.
-    Limited(Limit),
+    /// The role's permissions boundary does not allow it, and the role's own policies cannot.
+    OutOfBoundary,
+    /// The same by the policies of the organization on the account. IAM may not know all facts of
+    /// their conditions.
+    OutOfOrganization,
     /// The role's policies have conditions on facts that are unknown here.
     Depends,
-}
-
-/// A policy that bounds the permissions that other policies give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// The role's permissions boundary.
-    Boundary,
-    /// The policies of the organization on the account. IAM may not know all facts of their
-    /// conditions.
-    Organization,
 }

@@ -12,31 +12,21 @@ pub(crate) const HELP: &str = "\
     (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also copies all messages that \
     the options choose. With --source-queue it copies each message of that queue, since a move \
     task would also move those of other queues.\n\n\
-    A message stays here if SQS moved it here from another queue than that of --source-queue. The \
-    same holds for a message that claims to come from another queue than that one, or, without \
-    --source-queue, than its destination. Anybody who may send to the queue can write such a \
-    claim, so a claim never chooses a destination. --to without --source-queue sends all chosen \
-    messages to one queue, whatever they claim.\n\n\
-    The command sends at most ten copies in a request, waits until SQS confirms each one, and \
-    only then deletes its message here. An unconfirmed message stays and becomes visible again. \
-    No interruption loses a message. If the command is killed, its messages are visible again after \
-    two minutes and a second for each 100 messages of the queue; with options that choose messages, \
-    a --rate below 100 counts instead of the 100. The plan, or with --yes a note, says when: \
-    \"visible again 2 min later: killed now, at 14:32:05 UTC\". If it is killed between a confirmation and the \
-    deletion, the message is in both queues. Both bodies then have the same originalMessageId, \
-    which is the handler's idempotency key.\n\n\
-    A redriven message starts afresh in Requeue, with all its retries and all its time, up to its \
-    tenth redrive. A message that SQS moves within three minutes of its last attempt may do so \
-    only in the mode annotate, if it is received less than 9 s after that; a copy does so at any \
-    time. With --fresh-budget it always starts afresh: the copy is the message as first \
-    delivered, with its originalMessageId. Messages that arrive here during the copying stay \
-    here.\n\n\
-    At the end the command compares SQS's counts with the messages that it saw. It names the \
-    number of messages not reached, the reason and the remedy; with --json they are in \
-    notReached, and complete is false. After an error complete is false too, and brokenOff in \
-    notReached counts the messages that it did not look at. Another reader may hold messages. In \
-    a FIFO group SQS hands out at most the first ten messages; behind ten that stay, the command \
-    reaches none.\n\n\
+    A message stays here if SQS moved it here from another queue than that of --source-queue, or \
+    if it claims to come from another queue than that one or, without --source-queue, than its \
+    destination. Anybody who may send to the queue can write such a claim, so a claim never chooses \
+    a destination. --to without --source-queue sends all chosen messages to one queue.\n\n\
+    The command deletes a message only after SQS confirmed its copy. An unconfirmed message stays \
+    and becomes visible again. No interruption loses a message. If the command is killed, its \
+    messages are visible again after two minutes or more; the plan, or with --yes a note, says when. \
+    If it is killed between a confirmation and the deletion, the message is in both queues, with \
+    the same originalMessageId, the handler's idempotency key.\n\n\
+    A redriven message starts afresh, with all its retries and all its time, up to its tenth \
+    redrive; with --fresh-budget always. If SQS moves it within three minutes of its last attempt, \
+    it may not; a copy does. Messages that arrive here during the copying stay here.\n\n\
+    At the end the command names the number of messages not reached, the reason and the remedy. With \
+    --json they are in notReached, and complete is false. In a FIFO group SQS hands out at most the \
+    first ten messages; behind ten that stay, the command reaches none.\n\n\
     Permissions here: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
     sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at the destination: \
     sqs:SendMessage, and with --to sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl \

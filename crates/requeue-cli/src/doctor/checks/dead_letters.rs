@@ -3,7 +3,7 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::{AllowedSources, QueueAttributes, QueuePath, Reached, RedriveSettings};
+use super::super::facts::{QueueAttributes, QueuePath, Reached, RedriveSettings};
 use super::{
     Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip,
     all, consumers, days, remedy,
@@ -102,16 +102,12 @@ fn existing(reached: &Reached) -> Result<Result<&QueueAttributes, Diagnosis>, Sk
 }
 
 fn allow_policy(queue: &QueueAttributes, arn: &QueueArn, source: String) -> Diagnosis {
-    let named = match &queue.redrive_allow {
-        AllowedSources::All => {
-            return Diagnosis::ok(format!("every queue of the account may use {}", arn.name()));
-        }
-        AllowedSources::Queues(sources) if sources.contains(&source) => {
-            return Diagnosis::ok(format!("{} allows {source}", arn.name()));
-        }
-        AllowedSources::Queues(sources) => sources.as_slice(),
-        AllowedSources::None => &[],
+    let Some(named) = queue.redrive_allow.as_deref() else {
+        return Diagnosis::ok(format!("every queue of the account may use {}", arn.name()));
     };
+    if named.contains(&source) {
+        return Diagnosis::ok(format!("{} allows {source}", arn.name()));
+    }
     let found = format!("the RedriveAllowPolicy of {} does not name {source}", arn.name());
     let sources = [named, &[source]].concat();
     let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });

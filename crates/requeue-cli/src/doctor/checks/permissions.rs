@@ -7,7 +7,7 @@ use requeue::{DeadLetterMode, Strategy};
 use super::super::access_policy::{AccessPolicy, Request, Truth};
 use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
-    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Limit, Reached,
+    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Reached,
 };
 use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
 
@@ -91,7 +91,9 @@ impl Asked<'_> {
     /// Not allowed by the resource, denied, limited by a boundary, not allowed, by an organization,
     /// depends, allowed: the first that holds for an action.
     pub(super) fn look(self, function: &Function) -> Checked {
-        use AccessDecision::{Allowed, Denied, Depends, Limited, NotAllowed};
+        use AccessDecision::{
+            Allowed, Denied, Depends, NotAllowed, OutOfBoundary, OutOfOrganization,
+        };
         let Self { decisions, place, own, level, consequence, doubt, grants } = self;
         let known = own.as_ref().ok().and_then(Option::as_ref);
         if let Some(diagnosis) = known.and_then(OwnPolicy::refusal) {
@@ -102,18 +104,17 @@ impl Asked<'_> {
             let decided = decisions.iter().filter(move |(_, of)| *of == decision);
             decided.map(|(action, _)| action.as_str()).collect()
         };
-        let bad =
-            [Denied, Limited(Limit::Boundary), NotAllowed, Limited(Limit::Organization), Depends];
+        let bad = [Denied, OutOfBoundary, NotAllowed, OutOfOrganization, Depends];
         let worst = bad.into_iter().find(|decision| !of(*decision).is_empty()).unwrap_or(Allowed);
         let actions = of(worst);
         let named = actions.join(", ");
         let (found, remedies) = match worst {
             Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.into()]),
-            Limited(Limit::Boundary) => (
+            OutOfBoundary => (
                 format!("the role's permissions boundary does not allow {named}{place}"),
                 vec![remedy::widen(function, &named)],
             ),
-            Limited(Limit::Organization) => {
+            OutOfOrganization => {
                 let found = format!(
                     "IAM's simulation refuses {named}{place} by a policy of the organization, and \
                      may not know the facts of its conditions"
@@ -134,7 +135,7 @@ impl Asked<'_> {
             }
         };
         // No boundary limits a policy that names a session of the role.
-        let may_be_granted = matches!(worst, NotAllowed | Limited(Limit::Boundary));
+        let may_be_granted = matches!(worst, NotAllowed | OutOfBoundary);
         if let Some(own) = known.filter(|own| may_be_granted && own.grants(&actions)) {
             return Err(Skip::not_checked(format!("{found}, but {} may", own.subject), remedies));
         }

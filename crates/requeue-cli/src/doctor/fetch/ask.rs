@@ -1,7 +1,6 @@
 //! Asks AWS: each call has a permission, and its failure is a reason for an unknown fact. The line of
 //! progress names the calls that wait for a response.
 
-use std::error::Error as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_sqs::config::Region;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::super::arn::Arn;
-use super::super::calls::{TooManyPages, list};
+use super::super::calls::list;
 use super::super::checks::REQUEUE;
 use super::super::facts::{Known, Unread};
 use crate::endpoints;
@@ -29,6 +28,12 @@ pub(crate) struct Clients {
     /// The permissions that the waiting calls need, the oldest first.
     open: Mutex<Vec<&'static str>>,
 }
+
+/// A page of a list, and the token of the next one.
+type Page<T> = Result<(Vec<T>, Option<String>), requeue_aws::CallError>;
+
+/// Longest list that the doctor reads. Most services have pages of 100.
+const MOST_PAGES: u32 = 50;
 
 /// An operation of AWS's JSON protocol: its service, permission and name, and the field of its
 /// response that counts; empty for all fields.
@@ -75,12 +80,40 @@ impl Clients {
                 open.remove(at);
             }
         });
-        response.map_err(|error| {
-            let has_more = error.source().is_some_and(<dyn std::error::Error>::is::<TooManyPages>);
-            let error = call_error(&error);
-            let error = if has_more { CallError::ambiguous(TOO_MANY_PAGES) } else { error };
-            Unread::of(permission, resource, error)
-        })
+        response.map_err(|error| Unread::of(permission, resource, call_error(&error)))
+    }
+
+    /// The items of all pages; `None` if there are more than so many. `page` gets the token of a
+    /// page, and returns its items and the next token.
+    async fn pages<T>(
+        &self,
+        permission: &'static str,
+        resource: &str,
+        most: u32,
+        mut page: impl AsyncFnMut(Option<String>) -> Page<T>,
+    ) -> Known<Option<Vec<T>>> {
+        let (mut all, mut token) = (Vec::new(), None);
+        for _ in 0..most {
+            let (items, next) = self.ask(permission, resource, page(token)).await?;
+            all.extend(items);
+            token = next.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(Some(all));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A whole list of [`MOST_PAGES`] pages.
+    pub(super) async fn list<T>(
+        &self,
+        permission: &'static str,
+        resource: &str,
+        page: impl AsyncFnMut(Option<String>) -> Page<T>,
+    ) -> Known<Vec<T>> {
+        let list = self.pages(permission, resource, MOST_PAGES, page).await?;
+        let too_long = || CallError::ambiguous(TOO_MANY_PAGES);
+        list.ok_or_else(|| Unread::of(permission, resource, too_long()))
     }
 
     /// Lambda's response about a resource, which replaces `{}` in the path.
@@ -122,17 +155,11 @@ impl Clients {
         pattern: Option<&str>,
         most_pages: u32,
     ) -> Known<Option<Vec<LogEvent>>> {
-        let (mut lines, mut token) = (Vec::new(), None);
-        for _ in 0..most_pages {
-            let page = log_events(&self.sdk, group, since, pattern, token.as_deref());
-            let page = self.ask("logs:FilterLogEvents", group, page).await?;
-            lines.extend(page.events);
-            token = page.next_token.filter(|token| !token.is_empty());
-            if token.is_none() {
-                return Ok(Some(lines));
-            }
-        }
-        Ok(None)
+        let page = async |token: Option<String>| {
+            let page = log_events(&self.sdk, group, since, pattern, token.as_deref()).await?;
+            Ok((page.events, page.next_token))
+        };
+        self.pages("logs:FilterLogEvents", group, most_pages, page).await
     }
 
     /// The sum of the values of a metric of Requeue from `start` on, in seconds of the epoch, for

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use requeue::queue::{CallError, QueueArn};
-use serde_json::Value;
+use requeue_aws::{Service, call_json};
+use serde_json::{Value, json};
 
 use super::arn::qualifier;
-use super::calls::{self, list, text};
+use super::calls::{list, text};
 use super::checks::{SENDING, TAKING};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
@@ -19,7 +20,7 @@ use super::facts::{
 use super::settings;
 use crate::Error;
 use crate::document::Document;
-use crate::function::{self as deployed, FunctionConfiguration};
+use crate::function::{self as deployed, FunctionConfiguration, encoded, get};
 
 mod ask;
 mod function;
@@ -84,8 +85,7 @@ impl Clients {
             }
             _ => name.to_owned(),
         };
-        let mappings = calls::event_source_mappings(&self.sdk, "FunctionName", &listed);
-        let mappings = self.ask(MAPPINGS, name, mappings).await;
+        let mappings = self.mappings("FunctionName", &listed, name).await;
         let mappings = mappings.map_err(|unread| self.told(&unread))?;
         // A mapping on another version or alias runs other settings.
         let of = |mapping: &Value| {
@@ -106,8 +106,19 @@ impl Clients {
 
     /// The mappings from this queue.
     pub(crate) async fn consumers(&self, queue: &str) -> Known<Vec<Value>> {
-        let mappings = calls::event_source_mappings(&self.sdk, "EventSourceArn", queue);
-        self.ask(MAPPINGS, queue, mappings).await
+        self.mappings("EventSourceArn", queue, queue).await
+    }
+
+    /// All mappings with this `FunctionName` or `EventSourceArn`, about this resource.
+    async fn mappings(&self, parameter: &str, value: &str, about: &str) -> Known<Vec<Value>> {
+        let first = format!("2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
+        let page = async |marker: Option<String>| {
+            let marker = marker.map(|marker| format!("&Marker={}", encoded(&marker)));
+            let page: Value =
+                get(&self.sdk, &format!("{first}{}", marker.unwrap_or_default())).await?;
+            Ok((list(&page["EventSourceMappings"]).to_vec(), text(&page["NextMarker"])))
+        };
+        self.list(MAPPINGS, about, page).await
     }
 
     /// The functions that this queue invokes; or the queue alone, as a worker's.
@@ -242,11 +253,22 @@ impl Clients {
         }
     }
 
-    /// The alarms of the region.
+    /// All metric alarms and composite alarms of the region. `DescribeAlarmsForMetric` would be
+    /// narrower, but leaves out alarms on an expression.
     async fn alarms(&self) -> Known<Vec<Alarm>> {
-        let alarms = calls::describe_alarms(&self.sdk);
-        let alarms = self.ask("cloudwatch:DescribeAlarms", "*", alarms).await?;
-        Ok(alarms.iter().map(alarm).collect())
+        let operation = "GraniteServiceVersion20100801.DescribeAlarms";
+        let page = async |token: Option<String>| {
+            let mut parameters =
+                json!({ "AlarmTypes": ["MetricAlarm", "CompositeAlarm"], "MaxRecords": 100 });
+            if let Some(token) = token {
+                parameters["NextToken"] = token.into();
+            }
+            let page = call_json(&self.sdk, Service::CloudWatch, operation, &parameters).await;
+            let page: Value = page?;
+            let alarms = [list(&page["MetricAlarms"]), list(&page["CompositeAlarms"])].concat();
+            Ok((alarms.iter().map(alarm).collect(), text(&page["NextToken"])))
+        };
+        self.list("cloudwatch:DescribeAlarms", "*", page).await
     }
 
     /// The copies of the last hour that this service sent to these queues.

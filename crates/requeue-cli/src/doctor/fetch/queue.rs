@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::super::calls::{list, simulate_principal_policy};
 use super::super::checks::SENDING;
 use super::super::facts::{
-    Access, AllowedSources, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached,
-    RedriveSettings,
+    Access, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached, RedriveSettings,
 };
 use super::function::count;
 use super::{ATTRIBUTES, Clients, mapping};
@@ -98,9 +97,9 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
         maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
         redrive: text(Name::RedrivePolicy).and_then(|policy| redrive(policy)),
         redrive_allow: match allow["redrivePermission"].as_str() {
-            Some("denyAll") => AllowedSources::None,
-            Some("byQueue") => AllowedSources::Queues(sources.map(str::to_owned).collect()),
-            _ => AllowedSources::All,
+            Some("denyAll") => Some(Vec::new()),
+            Some("byQueue") => Some(sources.map(str::to_owned).collect()),
+            _ => None,
         },
         policy: text(Name::Policy).cloned(),
     }
@@ -133,12 +132,12 @@ mod tests {
             assert_eq!(redrive, Some(("arn:aws:sqs:r:1:dead".to_owned(), expected)), "{count}");
         }
         for (policy, expected) in [
-            ("", AllowedSources::All),
-            (r#"{"redrivePermission": "allowAll"}"#, AllowedSources::All),
-            (r#"{"redrivePermission": "denyAll"}"#, AllowedSources::None),
+            ("", None),
+            (r#"{"redrivePermission": "allowAll"}"#, None),
+            (r#"{"redrivePermission": "denyAll"}"#, Some(Vec::new())),
             (
                 r#"{"redrivePermission": "byQueue", "sourceQueueArns": ["a", "b"]}"#,
-                AllowedSources::Queues(vec!["a".to_owned(), "b".to_owned()]),
+                Some(vec!["a".to_owned(), "b".to_owned()]),
             ),
         ] {
             let attributes = [(Name::RedriveAllowPolicy, policy.to_owned())].into();

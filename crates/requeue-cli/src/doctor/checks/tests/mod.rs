@@ -66,7 +66,7 @@ fn queue(retention: u64) -> QueueAttributes {
         retention: secs(retention),
         maximum_message_size: 1_048_576,
         redrive: None,
-        redrive_allow: AllowedSources::All,
+        redrive_allow: None,
         policy: None,
     }
 }
@@ -98,7 +98,7 @@ pub(in super::super) fn good() -> Deployment {
         key: None,
         consumers: Ok(vec![consumer("4e1f", "orders")]),
     };
-    let redrive_allow = AllowedSources::Queues(vec![source.arn.to_string()]);
+    let redrive_allow = Some(vec![source.arn.to_string()]);
     let dead_letters = QueueAttributes { redrive_allow, ..queue(14 * DAY) };
     let mapping = consumer("4e1f", "orders");
     let function = Function {
@@ -253,7 +253,7 @@ impl Parts for Deployment {
     fn fifo(&mut self) {
         self.path().source.arn = arn("orders.fifo");
         self.path().dead_letters.as_mut().unwrap().arn = arn("dead.fifo");
-        self.dead_letters().redrive_allow = AllowedSources::All;
+        self.dead_letters().redrive_allow = None;
     }
 
     fn direct(&mut self, retention: u64) {

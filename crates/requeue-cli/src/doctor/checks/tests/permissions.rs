@@ -23,7 +23,7 @@ fn foreign(d: &mut Deployment, principal: &str) {
 }
 
 const ROLE: &str = "arn:aws:iam::123456789012:role/service/orders-Role";
-const BOUNDED: AccessDecision = AccessDecision::Limited(Limit::Boundary);
+const BOUNDED: AccessDecision = AccessDecision::OutOfBoundary;
 const OTHER: &str = "arn:aws:iam::123456789012:role/other";
 
 /// The key's policy allows this principal, under this condition.
@@ -85,11 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Unknown),
     ),
-    (
-        "queue-permissions",
-        |d| d.decides(SENDING, AccessDecision::Limited(Limit::Organization)),
-        Some(Unknown),
-    ),
+    ("queue-permissions", |d| d.decides(SENDING, AccessDecision::OutOfOrganization), Some(Unknown)),
     ("queue-permissions", |d| d.path().source.access = Some(refused()), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#""*""#), Some(Unknown)),
@@ -271,7 +267,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// A check, a limit on the role, and the actions with their place in the finding.
-type Bounded = (&'static str, fn(&mut Deployment, Limit), [&'static str; 2]);
+type Bounded = (&'static str, fn(&mut Deployment, AccessDecision), [&'static str; 2]);
 
 #[test]
 fn a_policy_that_bounds_the_role_is_named_and_widened() {
@@ -290,13 +286,13 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
     let table: [Bounded; 4] = [
         (
             "queue-permissions",
-            |d, limit| d.decides(SENDING, AccessDecision::Limited(limit)),
+            |d, limit| d.decides(SENDING, limit),
             ["sqs:SendMessage", " on orders"],
         ),
         (
             "key-permissions",
             |d, limit| {
-                d.key(ARN_OF_KEY, Ok(may(AccessDecision::Limited(limit), AccessDecision::Allowed)));
+                d.key(ARN_OF_KEY, Ok(may(limit, AccessDecision::Allowed)));
             },
             ["kms:Decrypt", " with arn:aws:kms:eu-west-1:123456789012:key/1"],
         ),
@@ -304,19 +300,20 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
             "log-permissions",
             |d, limit| {
                 let access = d.function().log_access.as_mut().unwrap();
-                access.insert(LOGGING[1].to_owned(), AccessDecision::Limited(limit));
+                access.insert(LOGGING[1].to_owned(), limit);
             },
             ["logs:PutLogEvents", " on /aws/lambda/orders"],
         ),
         (
             "secret-permissions",
-            |d, limit| d.secret(PARAMETER, Ok(AccessDecision::Limited(limit))),
+            |d, limit| d.secret(PARAMETER, Ok(limit)),
             ["ssm:GetParameter on arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token", ""],
         ),
     ];
-    for (limit, [found, before, after], end) in
-        [(Limit::Boundary, boundary, ""), (Limit::Organization, organization, doubt)]
-    {
+    for (limit, [found, before, after], end) in [
+        (AccessDecision::OutOfBoundary, boundary, ""),
+        (AccessDecision::OutOfOrganization, organization, doubt),
+    ] {
         for (id, change, [actions, place]) in table {
             let mut deployment = good();
             change(&mut deployment, limit);

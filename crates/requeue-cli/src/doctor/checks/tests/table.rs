@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Row] = &[
     ("table-permissions", as_made, Some(Fine)),
     ("table-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
-    ("table-permissions", |d| decided(d, AccessDecision::Limited(Limit::Boundary)), Some(Danger)),
+    ("table-permissions", |d| decided(d, AccessDecision::OutOfBoundary), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = Some(refused()), Some(Unknown)),
     ("table-permissions", |d| shared(d).access = None, None),
