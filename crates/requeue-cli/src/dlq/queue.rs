@@ -10,6 +10,7 @@ use requeue::aws::SdkConfig;
 use requeue::queue::{Description, QueueArn};
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::scan::{Scan, visibility};
@@ -227,14 +228,10 @@ impl DeadLetters {
     }
 
     /// A result as JSON, with the queue that it is about.
-    pub(super) fn json(&self, result: impl Serialize) -> impl Serialize {
-        #[derive(Serialize)]
-        struct OfQueue<T: Serialize> {
-            queue: String,
-            #[serde(flatten)]
-            result: T,
-        }
-        OfQueue { queue: self.queue.arn.to_string(), result }
+    pub(super) fn json(&self, result: impl Serialize) -> Result<Value, Error> {
+        let mut json = serde_json::to_value(result)?;
+        json["queue"] = self.queue.arn.to_string().into();
+        Ok(json)
     }
 }
 

@@ -93,7 +93,7 @@ impl Plan {
         route: &RedriveRoute,
     ) -> Result<ExitCode, Error> {
         if arguments.json {
-            output::json(&dead_letters.json(self))?;
+            output::json(&dead_letters.json(self)?)?;
         } else {
             output::words(&self.text(route))?;
             self.groups.tell(&dead_letters.queue.arn);

@@ -102,7 +102,7 @@ impl RedriveResult {
         dead_letters: &DeadLetters,
     ) -> Result<(), Error> {
         let text = self.text(dead_letters.name(), arguments);
-        let json = arguments.json.then(|| dead_letters.json(self));
+        let json = arguments.json.then(|| dead_letters.json(self)).transpose()?;
         if json.is_some() && !self.not_deleted.is_empty() {
             output::remark(&self.not_deleted_line(dead_letters.name(), "--id ID"));
         }
