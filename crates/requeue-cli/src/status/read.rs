@@ -229,7 +229,9 @@ impl Reader {
             let Some(lines) = self.known("circuit and failures", lines) else { break };
             if let Some(lines) = lines {
                 let mut facts = LogFacts::default();
-                lines.iter().for_each(|line| facts.take(line));
+                for line in &lines {
+                    facts.take(line);
+                }
                 return (Some(facts), since);
             }
             let read = span(since);
