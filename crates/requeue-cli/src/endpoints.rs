@@ -5,6 +5,8 @@ use requeue::aws::SdkConfig;
 use requeue::printable;
 use requeue_aws::set_endpoint;
 
+use crate::sdk;
+
 /// The services of the commands in remedies, as AWS's command line and its settings name them.
 const SERVICES: [(&str, &str); 9] = [
     ("cloudwatch", "CloudWatch"),
@@ -30,6 +32,11 @@ pub(crate) fn shown_endpoint(service: &'static str, sdk: &SdkConfig) -> String {
         || format!("the endpoint of {service} in {region}"),
         |url| printable::url(&url),
     )
+}
+
+/// Whether the environment or the AWS profile names an endpoint of SQS.
+pub(crate) async fn has_sqs_endpoint() -> bool {
+    set_endpoint("SQS", &sdk::endpoints_alone().await).is_some()
 }
 
 /// Whether the requests to SQS go to an endpoint of their own, such as an emulator of SQS alone. Those to

@@ -13,7 +13,6 @@ use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
 use clap::{Arg, ArgMatches, Command};
 use requeue::aws::{self, SdkConfig};
-use requeue_aws::set_endpoint;
 
 use crate::{Error, environment};
 
@@ -31,12 +30,11 @@ pub(crate) async fn config() -> SdkConfig {
     aws::config().await.into_builder().timeout_config(timeouts).build()
 }
 
-/// Whether the environment or the AWS profile names an endpoint of SQS. The region is not asked for:
-/// outside AWS, that takes a second.
-pub(crate) async fn has_sqs_endpoint() -> bool {
+/// The endpoints of AWS's environment and profile. The region is not asked for: outside AWS, that
+/// takes a second.
+pub(crate) async fn endpoints_alone() -> SdkConfig {
     let loader = aws_config::defaults(BehaviorVersion::latest()).no_credentials();
-    let sdk = loader.region(Region::from_static("us-east-1")).load().await;
-    set_endpoint("SQS", &sdk).is_some()
+    loader.region(Region::from_static("us-east-1")).load().await
 }
 
 const OPTION: &str = "profile";

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::duration_argument::within;
-use crate::endpoints::shown_endpoint;
+use crate::endpoints::{has_sqs_endpoint, shown_endpoint};
 use crate::failed_call::{FailedCall, call_error};
 use crate::output::{self, errln, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
@@ -172,7 +172,7 @@ impl Arguments {
         let is_given = self.region.given().is_some() || self.profile.is_some();
         Ok(match &self.queue {
             Some(QueueName::Name(_)) | None if self.sqs_port.is_some() => None,
-            Some(QueueName::Name(_)) if !is_given && !sdk::has_sqs_endpoint().await => None,
+            Some(QueueName::Name(_)) if !is_given && !has_sqs_endpoint().await => None,
             Some(queue) => Some(queue.clone()),
             None => only_queue(&self.region, is_given).await?,
         })
@@ -259,7 +259,7 @@ pub(crate) async fn only_queue(
     region: &RegionArgument,
     is_at_sqs: bool,
 ) -> Result<Option<QueueName>, Error> {
-    match sdk::has_sqs_endpoint().await {
+    match has_sqs_endpoint().await {
         true => {}
         false if is_at_sqs => {
             return Err(
