@@ -98,7 +98,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-/// The document as it counts, with the defaults.
 fn json(name: &PolicyName, document: &Document, text: &str) -> Value {
     let Document { policy, rules, queues, queue_config } = document;
     let mut notes: Vec<String> = bounded(policy).collect();
@@ -124,7 +123,6 @@ fn json(name: &PolicyName, document: &Document, text: &str) -> Value {
     })
 }
 
-/// The summary of a valid document.
 pub(crate) fn report(document: &Document, text: &str) -> String {
     let Document { policy, rules, queues, queue_config } = document;
     let mut lines = of_policy(policy, Some(rules), queue_config);
@@ -195,7 +193,6 @@ fn fails_fast(policy: &RetryPolicy) -> Option<String> {
     is_fast.then(|| format!("fails fast: gives up a {class} failure after {}", span(longest.age())))
 }
 
-/// A line, which goes on below if it is too long.
 fn say(text: &str) -> Result<(), Error> {
     Ok(outln!("{}", wrapped(text, columns(stdout())))?)
 }

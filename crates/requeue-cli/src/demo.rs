@@ -54,7 +54,6 @@ const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Six times the function's timeout, as AWS recommends.
 const VISIBILITY_TIMEOUT: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
-/// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 
 /// The kinds of messages: the share of a hundred, the response, and the number of times (0 means
@@ -82,7 +81,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     runtime.start_paused(true).build()?.block_on(demo(arguments))
 }
 
-/// The queues, the endpoint, and the state of each message.
 struct Demo {
     sqs: EmbeddedSqs,
     queue: QueueArn,
@@ -159,7 +157,6 @@ impl Demo {
         })
     }
 
-    /// One of the concurrent invocations: polls until all messages are settled.
     async fn poll(&self, processor: &Processor) -> Result<(), Error> {
         let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), BATCH_SIZE);
         while self.sqs.message_count(&self.queue)? > 0 {
@@ -271,7 +268,6 @@ impl Demo {
     }
 }
 
-/// The messages that get one kind of response.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Responses {
@@ -279,7 +275,6 @@ struct Responses {
     sent: usize,
     at_once: usize,
     after_retries: usize,
-    /// Their number by reason.
     dead_lettered: BTreeMap<String, u32>,
     mean_calls: Option<f64>,
     mean_seconds: Option<f64>,

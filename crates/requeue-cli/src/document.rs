@@ -15,14 +15,12 @@ use requeue::{FailureClass, InvalidPolicy, QueueConfig, QueueSettings, Settings,
 use crate::table::counted;
 use crate::{Error, environment};
 
-/// The names of the built-in policies.
 pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
 
 /// The longest document. Stored ones have at most 64 KiB.
 const MAX_BYTES: usize = 1024 * 1024;
 const ALLOWED: &str = "1 MiB; name a policy document, whose keys are in docs/reference/policy.md";
 
-/// The values of a document.
 #[derive(Clone)]
 pub(crate) struct Document {
     pub(crate) policy: RetryPolicy,
@@ -37,13 +35,11 @@ impl Document {
     }
 }
 
-/// A policy as the user names it.
 #[derive(Clone, Debug)]
 pub(crate) enum PolicyName {
     StandardInput,
     File(PathBuf),
     Inline(String),
-    /// The document of a built-in policy.
     Preset(&'static str),
 }
 
@@ -61,7 +57,6 @@ impl FromStr for PolicyName {
     }
 }
 
-/// The name of the document in a sentence.
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,7 +92,6 @@ impl PolicyArgument {
         Ok(self.name().unwrap_or(PolicyName::STANDARD).read()?.policy)
     }
 
-    /// Gives these settings the policy of the option, if there is one.
     pub(crate) fn apply_to(&self, settings: &mut Settings) -> Result<(), Error> {
         if let Some(name) = self.given() {
             name.read()?.apply_to(settings);
@@ -109,7 +103,6 @@ impl PolicyArgument {
 impl PolicyName {
     pub(crate) const STANDARD: Self = Self::Preset(PRESETS[0]);
 
-    /// Reads the document with the reader of the Lambda.
     pub(crate) fn read(&self) -> Result<Document, Error> {
         self.parse(&self.text()?)
     }
@@ -123,7 +116,6 @@ impl PolicyName {
         file.unwrap_or_else(|| self.to_string())
     }
 
-    /// The text of the document.
     pub(crate) fn text(&self) -> Result<String, Error> {
         let read = match self {
             Self::StandardInput => environment::read(Path::new("-"), MAX_BYTES, ALLOWED),
@@ -145,7 +137,6 @@ impl PolicyName {
         })?)
     }
 
-    /// As [`read`](Self::read), with the text of the document.
     pub(crate) fn parse(&self, text: &str) -> Result<Document, Error> {
         self.refuse_arn(text.trim())?;
         Ok(parse_text(text).map_err(|invalid| self.invalid(&invalid))?)
@@ -165,7 +156,6 @@ impl PolicyName {
     }
 }
 
-/// The mistakes of a policy document.
 #[derive(Debug)]
 pub(crate) struct InvalidDocument {
     name: String,
@@ -187,7 +177,6 @@ impl fmt::Display for InvalidDocument {
 
 impl std::error::Error for InvalidDocument {}
 
-/// Reads a document, with its problems one by one.
 pub(crate) fn parse_text(text: &str) -> Result<Document, InvalidPolicy> {
     let mut settings = Settings::default();
     settings.set_policy(text)?;

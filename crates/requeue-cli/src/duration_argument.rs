@@ -10,7 +10,6 @@ const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1
 
 const FORM: &str = "write a duration as in 45s, 10m, 1h30m or 2d; a bare number is seconds";
 
-/// Reads a duration within these seconds.
 pub(crate) fn within(
     secs: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
@@ -24,7 +23,6 @@ pub(crate) fn within(
     }
 }
 
-/// Reads a duration of any length.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let secs = text.parse().ok().or_else(|| duration_secs(text));
     secs.map(Duration::from_secs).ok_or_else(|| FORM.to_owned())

@@ -26,7 +26,6 @@ use parking_lot::Mutex;
 
 /// The apparent URL of the endpoint.
 pub(crate) const URL: &str = "http://localhost/orders";
-/// The latency of a response.
 const LATENCY: Duration = Duration::from_millis(80);
 /// The unread bytes between client and endpoint.
 const BUFFER: usize = 64 * 1024;
@@ -62,7 +61,6 @@ impl RequestedResponse {
     }
 }
 
-/// The response to a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ResponseKind {
@@ -91,7 +89,6 @@ impl ResponseKind {
         (Self::Invalid, "invalid", "400"),
     ];
 
-    /// The word in a message.
     pub(crate) fn word(self) -> &'static str {
         Self::ALL.into_iter().find(|(kind, ..)| *kind == self).map_or("", |(_, word, _)| word)
     }
@@ -110,7 +107,6 @@ struct EndpointLog {
     done: usize,
 }
 
-/// The requests of one message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageCalls {
     pub(crate) count: u32,
@@ -119,12 +115,10 @@ pub(crate) struct MessageCalls {
 }
 
 impl Endpoint {
-    /// The requests of the message with this original id.
     pub(crate) fn calls(&self, original_id: &str) -> MessageCalls {
         self.log.lock().calls.get(original_id).copied().unwrap_or_default()
     }
 
-    /// The number of accepted messages.
     pub(crate) fn done(&self) -> usize {
         self.log.lock().done
     }
@@ -211,7 +205,6 @@ impl tower::Service<Uri> for Endpoint {
     }
 }
 
-/// The client's end of a connection.
 pub(crate) struct Pipe(DuplexStream);
 
 impl AsyncRead for Pipe {

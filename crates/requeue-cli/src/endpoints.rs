@@ -45,7 +45,6 @@ pub(crate) fn has_sqs_alone(sdk: &SdkConfig) -> bool {
     set_endpoint("SQS", sdk).is_some() && set_endpoint("Lambda", sdk).is_none()
 }
 
-/// The endpoints that the environment or AWS's files name.
 pub(crate) struct Endpoints(Vec<(&'static str, String)>);
 
 impl Endpoints {

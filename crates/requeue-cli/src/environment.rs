@@ -23,7 +23,6 @@ pub(crate) fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> 
     })
 }
 
-/// The directory in which the command was started.
 pub(crate) fn directory() -> io::Result<PathBuf> {
     env::current_dir()
 }

@@ -149,7 +149,6 @@ const EXAMPLES: [(&str, &[&str]); 25] = [
     ),
 ];
 
-/// The first example of a command, by its words.
 pub(crate) fn first(command: &str) -> Option<&'static str> {
     of(command).first().copied()
 }
@@ -203,7 +202,6 @@ pub(crate) fn shown_in(command: Command, words: &str) -> Command {
 const RARE: [&str; 7] =
     ["duplicates", "price-per-million", "sample", "seed", "skew", "store-down", "table-down"];
 
-/// The columns of a usual terminal.
 const COLUMNS: usize = 80;
 
 /// The command for `-h`, which fits on one screen: a line for each option but the rare ones, and no

@@ -59,7 +59,6 @@ pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
 /// The cause of a failed call, by its code. Each cause has a remedy of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// There are no credentials.
     NoCredentials,
     ExpiredCredentials,
     UnknownCredentials,
@@ -71,7 +70,6 @@ pub(crate) enum Cause {
     /// The response is not one of AWS.
     NotOfAws,
     Throttled,
-    /// An emulator lacks the operation.
     NotImplemented,
     TooManyPages,
     Other,
@@ -127,7 +125,6 @@ impl Cause {
 /// The remedy if SQS's move task cannot be used.
 const WITHOUT_TASK: &str = "; --copy works without it";
 
-/// Whether the code tells of a missing permission.
 pub(crate) fn is_denied(code: &str) -> bool {
     Cause::of(code) == Cause::Denied
 }
@@ -146,11 +143,9 @@ pub(crate) fn may_be_carried_out(error: &CallError) -> bool {
     error.kind == CallErrorKind::Ambiguous && code != NO_CONNECTION && !is_of_credentials(code)
 }
 
-/// A request to AWS that failed.
 pub(crate) struct FailedCall<'a> {
     /// As in `SQS` or `CloudWatch Logs`.
     pub(crate) service: &'a str,
-    /// As the service names it.
     pub(crate) operation: &'a str,
     /// The ARN, URL or name of the queue or function.
     pub(crate) resource: &'a str,

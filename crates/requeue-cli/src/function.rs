@@ -39,13 +39,11 @@ impl DeployedFunction {
         Ok(Self { sdk, name, configuration })
     }
 
-    /// Its log group.
     pub(crate) fn log_group(&self) -> String {
         self.configuration.logging_config.clone().unwrap_or_default().group_of(&self.name)
     }
 }
 
-/// The error for a function whose configuration cannot be read.
 pub(crate) fn not_found(name: &str, sdk: &SdkConfig, error: &requeue::queue::CallError) -> String {
     if error.code == "ResourceNotFoundException" {
         let region = sdk.region().map(AsRef::as_ref).unwrap_or_default();
@@ -118,7 +116,6 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// The name of the function's log group.
     pub(crate) fn group_of(&self, function: &str) -> String {
         self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
     }
@@ -131,7 +128,6 @@ pub(crate) async fn function_configuration(
     get(sdk, &format!("2015-03-31/functions/{}/configuration", encoded(function))).await
 }
 
-/// The response to a request that reads.
 pub(crate) async fn get<T: DeserializeOwned + Send + Sync + 'static>(
     sdk: &SdkConfig,
     path: &str,
@@ -149,12 +145,10 @@ pub(crate) fn encoded(text: &str) -> impl std::fmt::Display {
     utf8_percent_encode(text, RESERVED)
 }
 
-/// Log lines of several streams.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogEvents {
     pub(crate) events: Vec<LogEvent>,
-    /// There are more.
     pub(crate) next_token: Option<String>,
 }
 

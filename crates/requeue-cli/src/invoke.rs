@@ -123,19 +123,16 @@ impl Arguments {
         self.queue.is_none() && !self.sqs
     }
 
-    /// The time for the batch.
     fn invocation_timeout(&self) -> Duration {
         self.timeout + if self.target { BEYOND_TARGET } else { Duration::ZERO }
     }
 
-    /// The target of the command line, or else of the environment.
     fn target_url(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
         target(url, config.target_rules.clone()).map(Some)
     }
 }
 
-/// Parses `--target-url` by the rules of the environment's settings.
 pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
     let target = TargetUrl::parse_with(url, rules).map_err(|error| {
         let remedy = error
@@ -227,7 +224,6 @@ async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<Sqs
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
 }
 
-/// Messages for which a request to SQS was not confirmed.
 fn unsettled(report: &Report) -> Option<Error> {
     let kept = report.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
     let codes: Vec<&str> = kept.filter_map(|outcome| outcome.settlement.code()).collect();
@@ -340,7 +336,6 @@ fn delay(outcome: &Outcome) -> String {
     }
 }
 
-/// The place of a message by SQS's responses.
 fn place(outcome: &Outcome) -> String {
     let place = match &outcome.settlement {
         Settlement::Done => "done; Lambda deletes it",
@@ -363,7 +358,6 @@ fn place(outcome: &Outcome) -> String {
     place.to_owned()
 }
 
-/// The place of a message, read from the embedded queue.
 fn embedded_place(places: &Places, outcome: &Outcome) -> String {
     let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
         return place(outcome);

@@ -148,7 +148,6 @@ fn of_table(table: &str, error: &TableError) -> Error {
     }
 }
 
-/// The limit that the arguments name.
 struct Limit {
     policy: RetryPolicy,
     table: String,

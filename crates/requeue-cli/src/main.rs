@@ -110,7 +110,6 @@ enum Simulation {
     Rate(rate::Arguments),
 }
 
-/// The name under which people run this program.
 const NAME: &str = "requeue";
 
 #[derive(clap::Args)]
@@ -156,7 +155,6 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }
 
-/// The whole command line, with its examples.
 fn command_line() -> clap::Command {
     examples::shown_in(sdk::added_to(Arguments::command()), "")
 }

@@ -139,7 +139,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The files of a project in Rust, with its names.
 fn rust(
     files: &[File],
     example: &str,
@@ -158,7 +157,6 @@ fn rust(
     named.collect()
 }
 
-/// The files of a function, and the ready Lambda in a directory of its own.
 fn function(language: &Language, dependency: &Dependency) -> Vec<(String, String)> {
     let own = language.files.iter().chain(&AROUND).map(|(path, text)| {
         let text = match *path {
@@ -219,7 +217,6 @@ fn package_name(directory: &Path) -> Result<&str, Error> {
     Err(format!("{} cannot be the name of a package: {rule}", directory.display()).into())
 }
 
-/// Where the project gets Requeue from.
 enum Dependency {
     Checkout(PathBuf),
     Published,

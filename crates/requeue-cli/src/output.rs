@@ -26,7 +26,6 @@ macro_rules! out {
     };
 }
 
-/// As [`out`], with a line feed.
 macro_rules! outln {
     () => { $crate::output::write("\n") };
     ($($arguments:tt)*) => { $crate::output::out!("{}\n", format_args!($($arguments)*)) };
@@ -47,7 +46,6 @@ pub(crate) const FINDING: u8 = 3;
 /// The status that a shell gives a program that SIGPIPE ended: 128 + 13.
 const CLOSED_PIPE: u8 = 141;
 
-/// The standard output accepts no more.
 #[derive(Debug, thiserror::Error)]
 #[error("the standard output cannot be written: {0}; redirect it to a file or pipe that takes it")]
 pub(crate) struct Unwritten(io::Error);
@@ -64,7 +62,6 @@ pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
     })
 }
 
-/// Whether the standard output is a pipe.
 fn is_pipe() -> bool {
     static IS_PIPE: OnceLock<bool> = OnceLock::new();
     *IS_PIPE.get_or_init(|| {
@@ -94,12 +91,10 @@ pub(crate) fn line(line: impl fmt::Display) -> Result<(), crate::Error> {
     text(&format!("{line}\n"))
 }
 
-/// Writes such values as JSON of several lines.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), crate::Error> {
     Ok(write(&(printable::json(serde_json::to_string_pretty(value)?) + "\n"))?)
 }
 
-/// Writes such values as JSON in one line.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<(), crate::Error> {
     Ok(write(&(printable::json(serde_json::to_string(value)?) + "\n"))?)
 }
@@ -119,7 +114,6 @@ pub(crate) fn note(line: impl fmt::Display) {
     tell(&format!("{}\n", for_terminal(&line.to_string())));
 }
 
-/// A remark about the work of a command: such a line that begins with `note:`.
 pub(crate) fn remark(text: &str) {
     note(format_args!("note: {text}"));
 }

@@ -94,7 +94,6 @@ impl Places {
         self.by_id.entry(message.id).or_default().push(format!("in {queue}, {state}"));
     }
 
-    /// Where the message itself is.
     pub(crate) fn itself(&self, id: &str) -> impl Iterator<Item = &str> {
         self.by_id.get(id).into_iter().flatten().map(String::as_str)
     }

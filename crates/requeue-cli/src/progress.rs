@@ -30,7 +30,6 @@ pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::def
 /// A step of more than this time should say what it waits for.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 
-/// The interval between lines on a terminal.
 const DRAW: Duration = Duration::from_millis(100);
 /// The interval between lines elsewhere, as in the log of a build.
 const TELL: Duration = Duration::from_secs(10);
@@ -39,7 +38,6 @@ const HINT: Duration = Duration::from_secs(5);
 /// The pace is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// The state of a long command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProgressState {
@@ -98,7 +96,6 @@ impl CommandProgress {
         self.state.subscribe()
     }
 
-    /// The next step. The counts stay.
     pub(crate) fn step(&self, step: impl Into<String>) {
         self.state.send_modify(|state| state.step = plain(step));
     }
@@ -145,7 +142,6 @@ fn plain(step: impl Into<String>) -> String {
     printable::line(&step.into()).into_owned()
 }
 
-/// The thread that draws, and the end of its work.
 struct Display {
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -172,7 +168,6 @@ impl Drop for Display {
     }
 }
 
-/// Whether the standard error is a terminal that can rewrite a line.
 fn can_rewrite() -> bool {
     stderr().is_terminal() && !terminal::is_dumb()
 }
@@ -237,7 +232,6 @@ impl StopHint {
     }
 }
 
-/// Estimates the pace from the counts of the last seconds.
 struct Estimator {
     began: Instant,
     seen: ProgressState,
@@ -278,7 +272,6 @@ impl Estimator {
 /// The growth in less time is a guess.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// The counts of the last seconds.
 pub(crate) struct Growth {
     window: Duration,
     counts: VecDeque<(Instant, u64)>,
@@ -315,7 +308,6 @@ pub(crate) fn stopping(left_behind: String) {
     STOPPING.get_or_init(|| left_behind);
 }
 
-/// Whether no line is drawn any longer.
 static GAVE_WAY: AtomicBool = AtomicBool::new(false);
 
 /// Removes the line for good, before another program writes to the terminal.
@@ -327,7 +319,6 @@ pub(crate) fn give_way() {
 /// The line on the terminal. A process has one terminal, so this is global.
 static DRAWN: Mutex<Option<String>> = Mutex::new(None);
 
-/// Removes the line, and returns its text.
 fn remove() -> Option<String> {
     let mut drawn = DRAWN.lock();
     let line = drawn.take()?;

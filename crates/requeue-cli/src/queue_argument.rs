@@ -56,7 +56,6 @@ impl RegionArgument {
     }
 }
 
-/// A queue as the user names it.
 #[derive(Clone, Debug)]
 pub(crate) enum QueueName {
     Url { text: String, url: QueueUrl },
@@ -98,7 +97,6 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// A queue, and the endpoint for requests about it.
 pub(crate) struct FoundQueue {
     pub(crate) arn: QueueArn,
     pub(crate) endpoint: String,

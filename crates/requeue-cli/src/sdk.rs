@@ -38,7 +38,6 @@ pub(crate) async fn endpoints_alone() -> SdkConfig {
 }
 
 const OPTION: &str = "profile";
-/// The variable of the profile.
 const PROFILE: &str = "AWS_PROFILE";
 /// Keys in the environment, which come before those of `AWS_PROFILE`.
 const KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
@@ -79,7 +78,6 @@ pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
     Err(format!("this command cannot begin anew with the AWS profile `{name}`: {error}").into())
 }
 
-/// The profile of the environment.
 pub(crate) fn current() -> Option<String> {
     environment::value(PROFILE)
 }

@@ -141,7 +141,6 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     Ok(ended)
 }
 
-/// The queue of a command.
 pub(crate) struct Destination {
     pub(crate) client: Client,
     pub(crate) url: String,
@@ -353,7 +352,6 @@ pub(crate) struct GivenMessage {
     pub(crate) count: u16,
 }
 
-/// Reads `NAME=VALUE`.
 pub(crate) fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {

@@ -47,7 +47,6 @@ struct Due {
 struct Lost {
     /// When the first response was due.
     due: Instant,
-    /// When the last of them ended.
     ended: Instant,
 }
 
@@ -82,7 +81,6 @@ impl Requests {
         (since > SILENT).then_some(Silence { since, action })
     }
 
-    /// Whether the service has responded to any request since then.
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
         self.0.lock().last_response.is_some_and(|response| response > time)
     }
@@ -112,7 +110,6 @@ impl Request {
         result
     }
 
-    /// The service has responded.
     pub(crate) fn responded(self) {
         let mut running = self.requests.0.lock();
         let now = Instant::now();

@@ -30,7 +30,6 @@ const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 /// time.
 pub(crate) const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
 
-/// Whether a signal has come.
 #[derive(Clone)]
 pub(crate) struct Stop {
     number: watch::Receiver<Option<u8>>,
@@ -39,7 +38,6 @@ pub(crate) struct Stop {
     left_behind: Arc<Mutex<LeftBehind>>,
 }
 
-/// What a second signal leaves.
 struct LeftBehind {
     text: Cow<'static, str>,
     /// How long SQS hides the messages in hand.
@@ -63,7 +61,6 @@ impl LeftBehind {
 }
 
 impl Stop {
-    /// A stop that only the sender tells, and no signal.
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
         let (told, number) = watch::channel(None);
         (told, Self { number, ends_at_first: Arc::default(), left_behind: LeftBehind::messages() })
@@ -80,7 +77,6 @@ impl Stop {
         Ok(Self::listen()?.ending_at_first())
     }
 
-    /// As [`end_at_once`](Self::end_at_once), after `before_end`.
     pub(crate) fn end_at_once_after(
         before_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
@@ -153,7 +149,6 @@ impl Stop {
         self.number.borrow().is_some()
     }
 
-    /// Ends when a signal has come.
     pub(crate) async fn told(&self) {
         if self.number.clone().wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
@@ -171,7 +166,6 @@ impl Stop {
     }
 }
 
-/// The number of the next signal.
 async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
     let arrivals =
         signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));

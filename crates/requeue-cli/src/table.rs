@@ -33,7 +33,6 @@ pub(crate) enum Head {
     Number(&'static str),
 }
 
-/// Rows under heads.
 pub(crate) struct Rows {
     heads: Vec<Head>,
     lines: Vec<Vec<String>>,
@@ -98,7 +97,6 @@ impl Rows {
         Self { heads: kept(&self.heads, spare), lines, spare: &[] }
     }
 
-    /// The widths of the columns, if they fit.
     fn widths(&self, columns: usize) -> Option<Vec<usize>> {
         let each = || 0..self.heads.len();
         let whole: Vec<usize> = each().map(|at| self.whole(at)).collect();

@@ -55,7 +55,6 @@ impl EmbeddedSqs {
     }
 }
 
-/// The clock for the SDK.
 #[derive(Debug)]
 struct Time(Clock);
 

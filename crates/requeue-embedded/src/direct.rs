@@ -107,7 +107,6 @@ fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
 }
 
 impl EmbeddedSqs {
-    /// Carries out a request without entries, as far as faults allow.
     async fn answer<T>(
         &self,
         operation: &str,

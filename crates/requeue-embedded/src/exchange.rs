@@ -15,7 +15,6 @@ use crate::engine::{Engine, LongPoll};
 use crate::fault::{Call, EntryFault, Fault, FaultHook};
 use crate::protocol::{self, Context};
 
-/// The content type of requests and responses.
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
 /// A time as a header can say it: HTTP dates and signatures have no year before 1970 or after 9999,

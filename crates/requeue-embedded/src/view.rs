@@ -162,7 +162,6 @@ impl InFlight {
     }
 }
 
-/// The system attributes of a message by their names.
 pub(crate) fn system_attributes(message: &Message) -> BTreeMap<&'static str, String> {
     let sender = message.sender.as_deref().unwrap_or(SENDER_ID).to_owned();
     let certain = [

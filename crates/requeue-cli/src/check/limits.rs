@@ -6,7 +6,6 @@ use requeue::policy::{FairShares, MessageKey, RateLimit, RetryPolicy};
 
 use crate::table::{counted, span, thousands};
 
-/// A line for each rate limit.
 pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
     let line = |each: &str,
                 limit: &RateLimit,

@@ -18,7 +18,6 @@ const MIN_RECEIVES: u32 = 5;
 /// The longest delay of one copy. A message may exceed its age budget by this.
 const LAST_WAIT: Duration = Duration::from_secs(900);
 
-/// Compares `queueConfig` with the needs of this policy and the rules of AWS.
 pub(super) fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     let mut lines =
         vec!["queueConfig: Requeue does not apply it; set these values at the queue".to_owned()];

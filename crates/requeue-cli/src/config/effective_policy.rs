@@ -9,9 +9,7 @@ use super::settings::Host;
 use crate::Error;
 use crate::document::{Document, PolicyName};
 
-/// The policy of a program, as far as it can be read from here.
 pub(super) struct EffectivePolicy {
-    /// The place of the document.
     pub(super) name: String,
     /// The reason for which there are no values.
     pub(super) note: Option<String>,
@@ -83,7 +81,6 @@ impl EffectivePolicy {
         Ok(Self { name, note: None, values })
     }
 
-    /// Whether its values are known.
     pub(super) fn is_here(&self) -> bool {
         self.note.is_none()
     }

@@ -43,11 +43,9 @@ struct Effective {
     /// As in `REQUEUE_TABLE` or `errorConfigs.quota.maxDelay`.
     name: String,
     value: Value,
-    /// Where it comes from.
     origin: String,
 }
 
-/// The prefix of all settings.
 pub(crate) const PREFIX: &str = "REQUEUE_";
 
 /// Shows the settings; `policy` replaces theirs.

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::{Effective, PREFIX};
 
-/// The program whose settings are shown.
 pub(super) enum Host {
     Worker,
     Function(String),
@@ -17,7 +16,6 @@ pub(super) enum Host {
 #[derive(Clone, Copy)]
 enum Shown {
     Whole,
-    /// Nothing of it.
     Hidden,
     /// The names of a JSON object.
     Names,
@@ -68,7 +66,6 @@ const SETTINGS: [(&str, &str, Shown); 35] = [
     ("SERVICE", "the function's name; requeue elsewhere", Whole),
 ];
 
-/// Each setting, from its variable or its default.
 pub(super) fn effective(variables: &BTreeMap<String, String>, host: &Host) -> Vec<Effective> {
     let setting = |(name, default, shown): (&str, &str, Shown)| {
         let name = format!("{PREFIX}{name}");

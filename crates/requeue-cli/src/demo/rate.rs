@@ -37,7 +37,6 @@ const CALLS: u32 = 20;
 /// The target's bounds are far beyond what these execution environments need.
 const BOUNDS: Bounds = Bounds { body: 64 * 1024, bodies: 1024 * 1024, connections: 64 };
 
-/// The requests that the target has received.
 #[derive(Clone)]
 struct CountingTarget {
     began: Instant,
@@ -62,7 +61,6 @@ impl CountingTarget {
         }
     }
 
-    /// The messages that it has not received.
     fn left(&self, messages: u32) -> u32 {
         let log = self.log.lock();
         let calls = u32::try_from(log.calls.count()).unwrap_or(u32::MAX);

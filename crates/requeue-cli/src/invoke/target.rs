@@ -14,7 +14,6 @@ use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::{Error, environment};
 
-/// Invokes the function of the command as the target.
 pub(super) async fn invoke(
     arguments: &Arguments,
     mut config: Config,

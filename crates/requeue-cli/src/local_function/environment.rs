@@ -42,13 +42,10 @@ pub(super) struct Environment {
     next: Option<oneshot::Sender<Invocation>>,
 }
 
-/// The reason for the failure of a start.
 pub(super) enum StartError {
-    /// The process could not be started.
     Refused(String),
     /// The process did not ask for an invocation.
     Failed(FunctionError),
-    /// The function was rebuilt during the start.
     BuiltAnew,
 }
 
@@ -132,7 +129,6 @@ impl Environment {
         Ok(Self { number, api, pid, groups: groups.clone(), exit, next: None })
     }
 
-    /// Hands an invocation to the process, and waits for its end.
     pub(super) async fn invoke(
         &mut self,
         invocation: Invocation,
@@ -179,7 +175,6 @@ impl Environment {
         }
     }
 
-    /// The end of its process.
     pub(super) async fn exited(&self) -> ExitStatus {
         exited(&self.exit).await
     }

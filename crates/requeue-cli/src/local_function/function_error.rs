@@ -17,14 +17,12 @@ use crate::endpoint::header;
 /// Most characters of an error in the output.
 const MAX_ERROR: usize = 400;
 
-/// The reason for the failure of an invocation, or of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FunctionError {
     /// For the terminal.
     pub(crate) why: String,
     /// The error in JSON, as the caller of the function gets it.
     pub(crate) payload: Bytes,
-    /// Whether the process has ended.
     pub(super) has_ended: bool,
 }
 
@@ -84,7 +82,6 @@ impl FunctionError {
     }
 }
 
-/// An error that the function reported.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReportedError {
     error_type: String,

@@ -52,7 +52,6 @@ impl LocalFunction {
         Self { calls, starts, lines, number: Arc::default() }
     }
 
-    /// The end of the latest start of an environment.
     pub(crate) fn starts(&self) -> watch::Receiver<LatestStart> {
         self.starts.clone()
     }

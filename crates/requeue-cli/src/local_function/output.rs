@@ -13,7 +13,6 @@ use crate::observe::{Events, LogLine};
 /// The longest line; the rest follows as another line.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// The output of an execution environment.
 #[derive(Clone)]
 pub(super) struct FunctionOutput {
     pub(super) environment: u64,
@@ -25,7 +24,6 @@ pub(super) struct FunctionOutput {
 }
 
 impl FunctionOutput {
-    /// Runs until the stream ends.
     pub(super) async fn pass_through(self, stream: impl AsyncRead + Unpin) {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();

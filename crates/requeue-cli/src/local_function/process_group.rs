@@ -16,12 +16,10 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct ProcessGroups(Arc<Mutex<BTreeSet<i32>>>);
 
 impl ProcessGroups {
-    /// Adds a process that was started as the first one of its group.
     pub(super) fn add(&self, pid: Pid) {
         self.0.lock().insert(pid.as_raw_nonzero().get());
     }
 
-    /// Sends SIGTERM to a group.
     pub(super) fn terminate(&self, pid: Pid) {
         if self.0.lock().contains(&pid.as_raw_nonzero().get()) {
             let _ = kill_process_group(pid, Signal::TERM);
@@ -36,7 +34,6 @@ impl ProcessGroups {
         }
     }
 
-    /// Kills all groups.
     pub(crate) fn kill_all(&self) {
         for group in std::mem::take(&mut *self.0.lock()) {
             if let Some(pid) = Pid::from_raw(group) {

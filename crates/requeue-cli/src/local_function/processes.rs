@@ -43,7 +43,6 @@ pub(crate) struct FunctionProcesses {
     idle: Vec<Environment>,
     /// Environments that start, or that have an invocation.
     turns: JoinSet<Turn>,
-    /// The end of the latest start.
     starts: watch::Sender<LatestStart>,
     /// The number of the build. Environments of an earlier build get no invocation.
     build: u64,
@@ -53,7 +52,6 @@ pub(crate) struct FunctionProcesses {
     number: u64,
 }
 
-/// The end of the latest start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatestStart {
     /// There was none of this build.
@@ -62,7 +60,6 @@ pub(crate) enum LatestStart {
     Succeeded,
 }
 
-/// A call that waits for an environment.
 pub(super) struct PendingCall {
     pub(super) event: Bytes,
     /// Identifies the messages that the function sends.
@@ -70,10 +67,8 @@ pub(super) struct PendingCall {
     pub(super) ended: oneshot::Sender<EndedCall>,
 }
 
-/// The end of a call.
 pub(crate) struct EndedCall {
     pub(crate) result: Result<Bytes, FunctionError>,
-    /// The number of its execution environment.
     pub(crate) environment: u64,
     pub(crate) took: Duration,
 }

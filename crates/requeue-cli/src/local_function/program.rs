@@ -42,7 +42,6 @@ const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
 /// Lambda's smallest memory size.
 const MEMORY_MIB: &str = "128";
 
-/// A program with its arguments.
 pub(crate) struct Program {
     path: OsString,
     arguments: Vec<OsString>,
@@ -50,15 +49,12 @@ pub(crate) struct Program {
     pub(super) kind: ProgramKind,
     /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
-    /// The endpoint of SQS for the function.
     sqs_url: String,
     /// The events of the page, if the page reads the log of the function.
     pub(crate) events: Option<Events>,
-    /// The output for its lines.
     pub(super) lines: LineOutput,
 }
 
-/// The kind of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProgramKind {
     /// It has Requeue in it.
@@ -180,7 +176,6 @@ impl Program {
         directory.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| ".".into())
     }
 
-    /// The error of a start, with its remedy.
     pub(super) fn refused(&self, error: &io::Error) -> String {
         let program = Path::new(&self.path).display();
         if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
@@ -213,12 +208,10 @@ fn is_of_aws(name: &OsStr) -> bool {
     is_of_aws && !INHERITED.iter().any(|inherited| name == *inherited)
 }
 
-/// Whether the user has set this variable.
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
 
-/// Whether a file is there and can be executed.
 fn check(path: &Path) -> Result<(), Error> {
     let shown = path.display();
     let metadata = match fs::metadata(path) {

@@ -32,7 +32,6 @@ pub(super) struct RuntimeApi {
     _stop: watch::Sender<bool>,
 }
 
-/// A request of a function.
 pub(super) enum RuntimeRequest {
     /// `GET /runtime/invocation/next`
     Next(oneshot::Sender<Invocation>),
@@ -44,7 +43,6 @@ pub(super) enum RuntimeRequest {
     InitError { error: ReportedError },
 }
 
-/// An invocation, as the function receives it.
 #[derive(Clone)]
 pub(super) struct Invocation {
     pub(super) request_id: String,
@@ -76,7 +74,6 @@ impl RuntimeApi {
         Ok(Self { address, requests, _stop: stop })
     }
 
-    /// The next request of the function.
     pub(super) async fn request(&mut self) -> RuntimeRequest {
         match self.requests.recv().await {
             Some(request) => request,

@@ -10,7 +10,6 @@ use super::program::ProgramKind;
 use crate::output;
 use crate::table::{clock_time, cut};
 
-/// The output for lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LineOutput {
     /// That of a command which only shows.

@@ -2,7 +2,6 @@
 
 use super::File;
 
-/// A function in another language.
 pub(super) struct Language {
     pub(super) files: &'static [File],
     /// The first properties of the function in the template, and what SAM needs beside them.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use requeue::{Deferral, Failure, FailureClass, Scope};
 use tokio::time::Instant;
 
-/// The causes that are remembered.
 const MAX_CAUSES: usize = 1_000;
 /// Calls in a row without a response from which on the service is in trouble. Fewer may be one
 /// broken connection.
@@ -18,7 +17,6 @@ pub(crate) struct Downstream {
     /// The failure that asked for the latest end of a scope's pause, and the last one that may open
     /// its circuit.
     causes: HashMap<(Scope, &'static str), Cause>,
-    /// The longest pause of the policy.
     max_pause: Duration,
     trouble: Option<DownstreamTrouble>,
 }
@@ -29,7 +27,6 @@ struct Cause {
     until: Instant,
 }
 
-/// A service that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DownstreamTrouble {
     /// That of the last call.
@@ -93,7 +90,6 @@ impl Downstream {
         }
     }
 
-    /// The cause of a pause or an open circuit of a scope, in few words.
     pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
         self.causes.get(&(scope, why.as_str())).map(|cause| cause.text.as_str())
     }

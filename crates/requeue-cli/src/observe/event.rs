@@ -65,7 +65,6 @@ impl Ids {
     }
 }
 
-/// The kind of an event, in the order of a message's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -96,7 +95,6 @@ pub(crate) enum Kind {
 }
 
 impl Event {
-    /// An event that happens now.
     pub(crate) fn now(kind: Kind, ids: Ids) -> Self {
         Self { at: epoch_millis(Clock::system().now()), kind, ids, ..Self::default() }
     }
@@ -105,7 +103,6 @@ impl Event {
         Self { reason: reason.map(|text| start(text, MAX_REASON)), ..self }
     }
 
-    /// Whether the call succeeded.
     pub(crate) fn is_done(&self) -> bool {
         self.kind == Kind::Ended && self.class.is_none() && self.reason.is_none()
     }

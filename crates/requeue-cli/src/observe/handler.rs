@@ -90,7 +90,6 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
     }
 }
 
-/// A call that has begun.
 struct Call {
     observer: Observer,
     scope: Scope,

@@ -13,7 +13,6 @@ use super::event::{Event, Ids, Kind};
 use super::sqs::may_be_carried_out;
 use super::{Causes, Events, Sqs};
 
-/// The interval between lines about the same trouble.
 const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
 /// Lines about one trouble: the first at once, and then one in 30 s.
@@ -69,7 +68,6 @@ pub(crate) struct LogLine {
 }
 
 impl LogLine {
-    /// The fields of the line that the library logs about this outcome.
     pub(crate) fn of(outcome: &Outcome) -> Self {
         let text = |text: &str| Some(text.to_owned());
         Self {
@@ -207,9 +205,7 @@ pub(crate) struct WorkerEvents {
     sqs: Sqs,
     causes: Causes,
     lines: TroubleLines,
-    /// The lines about failing receives.
     receiving: Mutex<RareLines>,
-    /// Those about messages that are not extended.
     extending: Mutex<RareLines>,
 }
 
@@ -246,7 +242,6 @@ impl WorkerEvents {
         }
     }
 
-    /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
         self.lines == TroubleLines::Rare && lines.lock().is_due()
     }

@@ -48,7 +48,6 @@ struct Inner {
     lines: TroubleLines,
 }
 
-/// The calls of the handler.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Calls {
     pub(crate) ended: u64,
@@ -69,12 +68,10 @@ impl Observer {
         Self(Arc::new(Inner { events, sqs, lines, ..Inner::default() }))
     }
 
-    /// Whether events are read.
     fn is_read(&self) -> bool {
         self.0.events.is_some()
     }
 
-    /// Publishes an event, if events are read.
     pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
         if let Some(events) = &self.0.events {
             events.publish(event());
@@ -129,7 +126,6 @@ impl Observer {
         &self.0.sqs
     }
 
-    /// Notes a message that becomes visible after the delay.
     fn due_in(&self, delay: Duration) {
         let (mut due, now) = self.due_from_now();
         due.insert(now.saturating_add(delay.as_secs()));

@@ -24,7 +24,6 @@ const DESCRIBE: &str = "sqs:GetQueueAttributes";
 
 pub(crate) struct ObservedQueue<Q> {
     queue: Q,
-    /// The name of the queue that the worker receives from.
     source: String,
     observer: Observer,
     in_flight: Mutex<InFlight>,

@@ -30,12 +30,10 @@ pub(super) fn may_be_carried_out(code: &str) -> bool {
         || code.starts_with("HTTP 5")
 }
 
-/// The action of a receive.
 pub(super) const RECEIVE: &str = "sqs:ReceiveMessage";
 /// A receive that waits so long has a connection.
 const CONNECTED: Duration = Duration::from_secs(1);
 
-/// The action of a delete.
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
 /// The state of SQS; its clones are the same.
@@ -53,7 +51,6 @@ struct State {
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
-    /// The `maxReceiveCount` of the worker's queue.
     max_receives: Option<u32>,
     requests: Requests,
 }
@@ -63,7 +60,6 @@ struct State {
 pub(crate) struct Unsettled {
     /// As in `sqs:DeleteMessage`; `None` if no request has failed.
     pub(crate) action: Option<&'static str>,
-    /// The name of the queue of this action.
     pub(crate) queue: String,
     pub(crate) code: String,
     pub(crate) messages: u64,
@@ -78,7 +74,6 @@ impl Unsettled {
     }
 }
 
-/// A request of settling that failed.
 struct FailedRequest {
     action: &'static str,
     queue: String,
@@ -87,14 +82,12 @@ struct FailedRequest {
     written: Instant,
 }
 
-/// SQS that does not give messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivingTrouble {
     pub(crate) endpoint: String,
     pub(crate) code: String,
     /// The receives in a row that failed, of all receivers.
     pub(crate) failures: u32,
-    /// When the last one failed.
     pub(crate) last: Instant,
     /// When the last receiver that failed tries again; `None` if none does.
     pub(crate) next_try: Option<Instant>,
@@ -106,7 +99,6 @@ impl Sqs {
         self.0.lock().requests.begin(action, wait)
     }
 
-    /// Notes a description of the worker's queue.
     pub(super) fn describes(&self, queue: &Description) {
         let mut state = self.0.lock();
         state.endpoint.clone_from(&queue.endpoint);
@@ -223,7 +215,6 @@ impl Sqs {
         self.0.lock().copies_in_doubt
     }
 
-    /// The messages that were not settled lately.
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
         let state = self.0.lock();
         state.unsettled.iter().filter(|one| one.is_told()).cloned().collect()

@@ -9,7 +9,6 @@ use tokio::sync::watch;
 
 use super::Event;
 
-/// The events that are kept.
 const KEPT: usize = 10_000;
 /// Most events that a reader gets at once.
 const AT_ONCE: usize = 500;
@@ -31,11 +30,9 @@ struct Kept {
     first: u64,
 }
 
-/// Some events in a row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     pub(crate) events: Vec<Arc<Event>>,
-    /// The events before them that the reader lost.
     pub(crate) missed: u64,
     /// The number of the event after them.
     pub(crate) next: u64,
@@ -86,7 +83,6 @@ impl Reader {
         self.take()
     }
 
-    /// The events that are there.
     fn take(&mut self) -> Batch {
         let kept = self.shared.kept.lock();
         let missed = kept.first.saturating_sub(self.position);

@@ -80,7 +80,6 @@ pub(crate) fn rows(
     Ok(Comparison::of(runs(arguments, policy), progress, stop, &simulate)?.page())
 }
 
-/// The two runs to compare.
 fn runs(arguments: &Arguments, mut policy: RetryPolicy) -> [Run<(RetryPolicy, Environments)>; 2] {
     if let Some(calls) = arguments.limit {
         policy.limit = Some(RateLimit::new(calls, Duration::from_secs(1)));
@@ -101,7 +100,6 @@ fn runs(arguments: &Arguments, mut policy: RetryPolicy) -> [Run<(RetryPolicy, En
     ]
 }
 
-/// Says what is simulated.
 fn head(arguments: &Arguments) -> String {
     let Arguments { messages, outage, rate, scopes, availability, .. } = arguments;
     let of_scopes = if *scopes > 1 { format!(" of {scopes} scopes") } else { String::new() };

@@ -25,7 +25,6 @@ pub(super) struct DownstreamService {
 pub(super) struct ServiceLog {
     pub(super) while_down: u64,
     pub(super) done_while_down: u64,
-    /// Calls in each second after the outage.
     pub(super) by_second: BTreeMap<u64, u64>,
     pub(super) refused: u64,
     /// The calls that it accepts.

@@ -20,7 +20,6 @@ use crate::table::decimal;
 pub(super) const ENVIRONMENTS: usize = 10;
 pub(super) const CONCURRENT_CALLS: usize = 32;
 
-/// The execution environments of a run.
 #[derive(Clone, Copy)]
 pub(super) enum Environments {
     /// Ten, each of which polls for itself.
@@ -52,7 +51,6 @@ pub(super) async fn simulate(
     Ok((run.figures(arguments, environments, table.map(|table| table.requests()))?, ()))
 }
 
-/// The parts of a run, and its counts.
 struct OutageRun<'a> {
     world: World,
     service: DownstreamService,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::ProgressState;
 use crate::table::{cut, span, thousands};
 
-/// The estimates for a state.
 pub(super) struct Pace {
     pub(super) elapsed: Duration,
     pub(super) per_second: f64,
@@ -14,7 +13,6 @@ pub(super) struct Pace {
     pub(super) still: Duration,
     /// The time without a response of SQS.
     pub(super) silent: Option<Duration>,
-    /// A signal asked the command to end.
     pub(super) is_stopping: bool,
 }
 

@@ -8,16 +8,13 @@ use requeue::policy::RateLimit;
 /// tokio's timers end at whole milliseconds, so a call may be so late and the next one not.
 const TIMER: Duration = Duration::from_millis(1);
 
-/// A call of the service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     /// Since the beginning of the run.
     pub(crate) at: Duration,
-    /// The number of its message.
     pub(crate) message: u32,
 }
 
-/// The calls of a run, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(Vec<Call>);
 
@@ -34,7 +31,6 @@ impl Calls {
         self.0.last().map_or(Duration::ZERO, |call| call.at)
     }
 
-    /// The calls in each second.
     pub(super) fn by_second(&self) -> Vec<u32> {
         let mut seconds = Vec::new();
         for call in &self.0 {
@@ -47,7 +43,6 @@ impl Calls {
         seconds
     }
 
-    /// The most calls in any window of this length.
     pub(crate) fn most_within(&self, window: Duration) -> usize {
         let mut from = 0;
         let mut most = 0;

@@ -16,7 +16,6 @@ use crate::simulated::Comparison;
 use crate::table::duration;
 
 const SIZE: (u32, u32) = (960, 760);
-/// The most points of a line.
 const MAX_POINTS: usize = 900;
 /// Okabe and Ito's blue, which colour-blind readers can tell from the limit.
 const CALLS: RGBColor = RGBColor(0, 114, 178);

@@ -10,7 +10,6 @@ use super::calls::{Calls, allowed, rate};
 use crate::simulated::Figures;
 use crate::table::{decimal, span, thousands};
 
-/// The counts of a run.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RunCounts {
     pub(super) deferrals: u64,

@@ -106,7 +106,6 @@ impl Arguments {
         self.weights.len().max(1)
     }
 
-    /// Whether several tenants share the limit.
     fn has_shares(&self) -> bool {
         self.load.is_some() || self.tenants_of_backlog() > 1
     }
@@ -149,7 +148,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
     compared.print(options)
 }
 
-/// The rows of the runs, for the local page.
 pub(crate) fn rows(
     arguments: &Arguments,
     policy: &RetryPolicy,
@@ -162,7 +160,6 @@ pub(crate) fn rows(
     Ok(Comparison::of(arguments.runs(), progress, stop, &simulate)?.page())
 }
 
-/// Says what is simulated.
 fn head(arguments: &Arguments) -> String {
     let Arguments { messages, limit, period, burst, environments, tenants, .. } = arguments;
     let others = arguments.load.map_or_else(String::new, |load| {

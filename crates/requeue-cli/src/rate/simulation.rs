@@ -31,10 +31,8 @@ const FEEDING: Duration = Duration::from_secs(60);
 /// A free poller delivers a message so soon after the batching window.
 const ON_TIME: Duration = Duration::from_millis(100);
 
-/// How the execution environments keep the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// There is no limit.
     None,
     /// Each keeps it alone.
     Nothing,
@@ -63,7 +61,6 @@ struct ServiceLog {
     sent: BTreeMap<u32, Instant>,
     /// The waits of the other tenants' messages.
     waits: Vec<Duration>,
-    /// The calls that it has refused.
     refused: u64,
     /// The calls that it takes, if it refuses any.
     bucket: Option<Bucket>,

@@ -15,7 +15,6 @@ use super::{DeadLetterArgument, QueueModel, StrategyArgument};
 pub(crate) const PRICE: f64 = 0.40;
 /// Each 64 KiB of a payload are billed as one request. Source: aws.amazon.com/sqs/pricing.
 const CHUNK_BYTES: u32 = 65_536;
-/// [`MAX_BATCH_ENTRIES`] and [`MAX_BATCH_BYTES`] as `f64`.
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
@@ -85,7 +84,6 @@ impl Requests {
     }
 }
 
-/// The number of messages that share a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batching {
     Alone,

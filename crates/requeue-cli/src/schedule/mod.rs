@@ -95,7 +95,6 @@ pub(crate) enum DeadLetterArgument {
     Direct,
 }
 
-/// The word of a value on the command line.
 fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -127,9 +126,7 @@ impl QueueModel {
     }
 }
 
-/// The whole result, for each form of output.
 pub(crate) struct Schedule {
-    /// The name of the policy.
     name: String,
     policy: RetryPolicy,
     queue: QueueModel,

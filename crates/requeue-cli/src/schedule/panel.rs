@@ -29,7 +29,6 @@ const FAR: f64 = 20.0;
 /// A point of a line: the number of the retry, and seconds.
 pub(crate) type Point = (f64, f64);
 
-/// A limit on an axis.
 pub(super) struct Limit {
     pub(super) at: f64,
     pub(super) name: String,
@@ -64,7 +63,6 @@ impl Axis {
     }
 }
 
-/// The unit of a time axis.
 #[derive(Clone, Copy)]
 pub(crate) struct Unit {
     pub(crate) name: &'static str,
@@ -151,7 +149,6 @@ pub(super) struct Marks {
     pub(super) crosses: Vec<Point>,
 }
 
-/// A chart of times by retry.
 pub(super) struct Panel {
     pub(super) title: &'static str,
     pub(super) retries: Axis,
@@ -243,7 +240,6 @@ impl Panel {
     }
 }
 
-/// The drawing area within both axes.
 type LogArea<'a> = DrawingArea<SVGBackend<'a>, Cartesian2d<Logarithmic, Logarithmic>>;
 
 /// `3 min`, in the shortest form.
@@ -270,7 +266,6 @@ pub(crate) fn style(size: u32, h: HPos) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK).pos(Pos::new(h, VPos::Center))
 }
 
-/// The title of a chart, and a line below it.
 pub(crate) fn draw_title(area: &Area<'_>, title: &str, below: &str) -> Result<(), Error> {
     area.draw_text(title, &style(22, HPos::Left), (20, 24))?;
     area.draw_text(below, &style(14, HPos::Left), (20, 48))?;

@@ -11,7 +11,6 @@ use crate::document::{self, retries};
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
 
-/// The head of the table of costs.
 const COSTS: &str =
     "Requests for one message that never succeeds, until it is in the dead-letter queue:";
 /// This many rows with the same delays become one.

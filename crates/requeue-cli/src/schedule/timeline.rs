@@ -27,7 +27,6 @@ impl<T> JitterRange<T> {
         JitterRange { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
     }
 
-    /// Pairs each value with its counterpart.
     pub(crate) fn with<U, V>(
         &self,
         other: &JitterRange<U>,
@@ -40,7 +39,6 @@ impl<T> JitterRange<T> {
         }
     }
 
-    /// The greatest of the three values.
     pub(crate) fn most<U: Ord + Default>(&self, f: impl Fn(&T) -> U) -> U {
         self.each().map(|(_, value)| f(value)).into_iter().max().unwrap_or_default()
     }
@@ -50,7 +48,6 @@ impl<T> JitterRange<T> {
     }
 }
 
-/// The way in which a message waits, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitMode {
     InCopies,
@@ -60,7 +57,6 @@ pub(crate) enum WaitMode {
     },
 }
 
-/// The reason for the end of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimelineEnd {
     /// The policy ends it.
@@ -90,14 +86,12 @@ pub(crate) struct Timeline {
 pub(crate) struct TimelineRetry {
     /// From the failure before it to this retry.
     pub(crate) delay: Duration,
-    /// Hops before it.
     pub(crate) hops: u32,
     /// From the first receive to this retry.
     pub(crate) age: Duration,
 }
 
 impl Timeline {
-    /// The three timelines of a message of this class.
     pub(crate) fn range(
         policy: &RetryPolicy,
         class: FailureClass,

@@ -220,7 +220,6 @@ impl Arguments {
         self.queues.iter().any(|queue| queue.strip_suffix(".fifo").is_some())
     }
 
-    /// The most execution environments of the function.
     fn environments(&self) -> u16 {
         let queues = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
         self.maximum_concurrency.saturating_mul(queues)
@@ -289,7 +288,6 @@ impl Arguments {
         Ok(())
     }
 
-    /// The command that sends a message to the function.
     fn send_command(&self, server: &Server) -> String {
         let port = match server.port() {
             SQS_PORT => String::new(),

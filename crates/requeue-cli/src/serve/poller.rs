@@ -23,10 +23,8 @@ use crate::local_function::{LatestStart, LineOutput, LocalFunction, trace};
 use crate::observe::{Events, Ids};
 use crate::stop::Stop;
 
-/// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 
-/// The function of the mapping.
 #[derive(Clone)]
 pub(super) enum MappedFunction {
     /// A handler with Requeue in it.
@@ -63,15 +61,12 @@ pub(super) struct Poller {
     sent: HashMap<String, Vec<u64>>,
     /// Until the function starts, the poller receives no messages, so it wastes no receives.
     starts: watch::Receiver<LatestStart>,
-    /// The number of the last batch.
     batches: u64,
 }
 
-/// A queue with its mapping.
 struct Mapped {
     mapping: EventSourceMapping,
     queue: QueueArn,
-    /// The running invocations.
     running: usize,
 }
 
@@ -88,7 +83,6 @@ struct FinishedInvocation {
     took: Duration,
 }
 
-/// A message that came into a queue.
 enum Arrival {
     /// The trace of the invocation that sent it.
     Sent { trace: String, delay_secs: u64 },
@@ -124,7 +118,6 @@ impl Poller {
         }
     }
 
-    /// Runs until a signal.
     pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), Error> {
         loop {
             let most = self.maximum_concurrency;

@@ -13,7 +13,6 @@ use crate::dlq::sqs::Sqs;
 use crate::output::outln;
 use crate::ui::{DeadLetterScreen, Site};
 
-/// Serves queues with their dead-letter queues.
 pub(super) struct ServedSqs {
     pub(super) embedded: EmbeddedSqs,
     pub(super) server: Server,
@@ -72,7 +71,6 @@ impl ServedSqs {
         watched.keep_counting(source, self.embedded.clone(), self.queues.clone())
     }
 
-    /// The page's view of the queues.
     pub(super) async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
         let mut dead_letters = Vec::new();
         for ServedQueue { queue, dead_letters: of } in &self.queues {

@@ -32,7 +32,6 @@ pub(crate) fn beside(port: u16) -> Option<String> {
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
 
-/// A finished batch.
 pub(super) struct FinishedBatch<'a> {
     pub(super) number: u64,
     /// `None` if there is only one.

@@ -25,7 +25,6 @@ use crate::{Error, output, terminal};
 pub(super) struct TargetProcessor {
     processor: BatchProcessor<LocalTarget, SqsQueue>,
     mode: Mode,
-    /// The time for a batch.
     limit: Duration,
     max_receives: u32,
     events: Option<Events>,

@@ -15,10 +15,8 @@ use crate::ui::{LiveState, live_routes};
 
 const WAITING: &str = "ApproximateNumberOfMessages";
 
-/// The interval between two looks at the queues.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the page follows.
 pub(super) struct Watched {
     pub(super) events: Events,
     state: watch::Sender<LiveState>,
@@ -29,7 +27,6 @@ impl Watched {
         Self { events: Events::new(), state: watch::Sender::default() }
     }
 
-    /// The routes of the page's screen "Live".
     pub(super) fn routes(&self) -> Router {
         live_routes(self.events.clone(), self.state.subscribe())
     }

@@ -29,12 +29,10 @@ pub(crate) struct SimulationArguments {
     json: bool,
 }
 
-/// A run to compare.
 pub(crate) struct Run<S> {
     pub(crate) name: &'static str,
     /// Its name in JSON.
     pub(crate) key: &'static str,
-    /// What sets it apart from the others.
     pub(crate) settings: S,
 }
 
@@ -172,7 +170,6 @@ impl<'a> RunProgress<'a> {
         Self { messages: messages.into(), outage, ..self }
     }
 
-    /// Tells how many messages are left.
     pub(crate) fn tell(&self, left: usize) {
         let (time, left) = (self.began.elapsed(), u64::try_from(left).unwrap_or(u64::MAX));
         if time < self.outage {

@@ -23,7 +23,6 @@ const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Without the time for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 const WINDOW_VISIBILITY: Duration = Duration::from_secs(20);
-/// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 /// The latency of a request of the function, or of a delete by a poller.
 const REQUEST: Duration = Duration::from_millis(10);
@@ -31,7 +30,6 @@ const REQUEST: Duration = Duration::from_millis(10);
 /// A message that is delivered again comes up to so much later.
 const LATE: Duration = Duration::from_secs(20);
 
-/// A function, and the queue that it handles.
 pub(crate) struct SimulatedFunction<H> {
     sqs: EmbeddedSqs,
     queue: QueueArn,
@@ -53,12 +51,9 @@ enum Pollers {
     Own,
 }
 
-/// A batch that was handled.
 pub(crate) struct Handled<'a> {
-    /// The number of the execution environment.
     pub(crate) environment: usize,
     pub(crate) delivered: Instant,
-    /// The messages in the queue now.
     pub(crate) left: usize,
     pub(crate) report: &'a Report,
 }
@@ -219,7 +214,6 @@ impl<H: Handler> SimulatedFunction<H> {
     }
 }
 
-/// The requests to SQS so far.
 pub(crate) fn requests(sqs: &EmbeddedSqs) -> u64 {
     let operations = [
         "ReceiveMessage",

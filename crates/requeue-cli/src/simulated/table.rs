@@ -57,7 +57,6 @@ impl SimulatedTable {
         Self { table: Arc::clone(&self.table), was_throttled: Arc::default() }
     }
 
-    /// The requests to the table so far.
     pub(crate) fn requests(&self) -> u64 {
         self.table.requests.load(Ordering::Relaxed)
     }

@@ -17,7 +17,6 @@ use crate::Error;
 
 /// A fixed time: the milliseconds of the real one would make each run different.
 const START: Duration = Duration::from_secs(1_800_000_000);
-/// The duration of a call.
 pub(crate) const CALL: Duration = Duration::from_millis(100);
 
 pub(crate) struct World {
@@ -43,25 +42,21 @@ impl World {
         Ok(Self { clock, sqs, queue, dead_letters, settings })
     }
 
-    /// Sends the message of this number, and returns its id.
     pub(crate) fn send(&self, number: u32) -> Result<String, Error> {
         self.send_for("", number)
     }
 
-    /// Sends a message of this tenant.
     pub(crate) fn send_for(&self, tenant: &str, number: u32) -> Result<String, Error> {
         let body = json!({ "order": number, "tenant": tenant }).to_string();
         Ok(self.sqs.put(&self.queue, &Outgoing::new(&body, &BTreeMap::new()))?)
     }
 }
 
-/// The number of a message.
 pub(crate) fn number(message: &Message) -> u32 {
     let body: Value = serde_json::from_str(message.body()).unwrap_or_default();
     body["order"].as_u64().and_then(|order| u32::try_from(order).ok()).unwrap_or_default()
 }
 
-/// The table of so many execution environments.
 pub(crate) fn shared_by(environments: u32, table: &SimulatedTable) -> SharedTable {
     let mut shared_table = SharedTable::by(Arc::new(table.clone()));
     shared_table.max_environments = environments;
@@ -84,7 +79,6 @@ impl Bucket {
         Self { tokens: rate.max(1.0), ..Self::empty(rate) }
     }
 
-    /// Whether it takes a call now.
     pub(crate) fn takes(&mut self) -> bool {
         let now = Instant::now();
         let refilled = now.duration_since(self.refilled_at).as_secs_f64() * self.rate;

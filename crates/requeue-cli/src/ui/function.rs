@@ -29,7 +29,6 @@ const LATE: Duration = Duration::from_secs(30);
 /// Most requests of one look: up to 10,000 lines each.
 const MAX_REQUESTS: u32 = 10;
 
-/// The log of a function.
 pub(super) struct FunctionLog {
     function: DeployedFunction,
     group: String,
@@ -58,12 +57,10 @@ impl FunctionLog {
         })
     }
 
-    /// The routes of the screen.
     pub(super) fn routes(&self) -> Router {
         live_routes(self.events.clone(), self.state.subscribe())
     }
 
-    /// Follows the log until the stop.
     pub(super) async fn follow(mut self, stop: &Stop) {
         loop {
             let trouble = tokio::select! {
@@ -81,7 +78,6 @@ impl FunctionLog {
         }
     }
 
-    /// Reads the new lines. Returns the trouble with that.
     async fn look(&mut self) -> Option<String> {
         let since = self.latest.saturating_sub(millis(LATE));
         self.seen.retain(|_, at| *at >= since);
@@ -138,7 +134,6 @@ impl FunctionLog {
     }
 }
 
-/// Adds the metrics of a batch, if the line has some.
 fn count(counts: &mut LiveCounts, line: &str) {
     let Ok(line) = serde_json::from_str::<Value>(line) else { return };
     // The metrics of a class are in those of the batch too.

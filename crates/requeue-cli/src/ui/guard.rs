@@ -11,7 +11,6 @@ use uuid::Uuid;
 const OWN_HEADER: HeaderName = HeaderName::from_static("x-requeue-ui");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The rules of one start.
 pub(super) struct Guard {
     port: u16,
     token: String,
@@ -45,7 +44,6 @@ impl Guard {
         Self { port, token: Uuid::new_v4().simple().to_string() }
     }
 
-    /// The URL that opens the page.
     pub(super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }

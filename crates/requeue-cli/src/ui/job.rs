@@ -17,7 +17,6 @@ use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
 use crate::table::{clock_time, moment, thousands};
 
-/// Results that a place keeps.
 const MAX_RESULTS: usize = 20;
 
 /// A place for one job. It keeps the latest one and the results before it, so that each browser can

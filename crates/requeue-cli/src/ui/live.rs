@@ -17,7 +17,6 @@ use uuid::Uuid;
 use super::server;
 use crate::observe::{Events, Reader};
 
-/// The state of the process, as the screen shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveState {
@@ -30,13 +29,11 @@ pub(crate) struct LiveState {
     pub(crate) in_flight: Option<u64>,
     pub(crate) delayed: Option<u64>,
     pub(crate) dead: Option<u64>,
-    /// Calls a second.
     pub(crate) rate: Option<u64>,
     /// The counts of a worker since its start.
     pub(crate) counts: Option<LiveCounts>,
     /// `None` if the pauses and circuits are inside a function, whose log tells of them.
     pub(crate) pauses: Option<Vec<LivePause>>,
-    /// A line for each trouble.
     pub(crate) troubles: Vec<String>,
     /// What becomes of the messages that were dead-lettered.
     pub(crate) dead_lettered: Option<&'static str>,
@@ -76,14 +73,12 @@ impl LiveCounts {
     }
 }
 
-/// A pause or an open circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LivePause {
     pub(crate) scope: Scope,
     pub(crate) why: Deferral,
     /// The time until messages probe.
     pub(crate) rest: Duration,
-    /// The failure that caused it.
     pub(crate) reason: Option<String>,
 }
 
@@ -96,7 +91,6 @@ impl Serialize for LivePause {
     }
 }
 
-/// The routes below `/api/live`.
 pub(crate) fn live_routes(events: Events, state: watch::Receiver<LiveState>) -> Router {
     // The numbers of events begin anew with each start.
     let run = Uuid::new_v4().simple().to_string();

@@ -79,13 +79,11 @@ pub(crate) struct BesideArguments {
     allow_redrive: bool,
 }
 
-/// The contents of a page.
 #[derive(Default)]
 pub(crate) struct Site {
     /// The routes below `/api/live`, if a worker or a function runs in this process.
     pub(crate) live: Option<Router>,
     pub(crate) dead_letters: Vec<DeadLetterScreen>,
-    /// Whether the page may change a queue.
     pub(crate) may_redrive: bool,
 }
 
@@ -167,7 +165,6 @@ impl Page {
         Ok(Self { server: Server::open(port, option).await?, router, jobs })
     }
 
-    /// Prints the URL.
     pub(crate) fn show(&self) -> Result<(), Error> {
         outln!("page          {}", self.server.url())?;
         Ok(())

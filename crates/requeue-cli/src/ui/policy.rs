@@ -56,7 +56,6 @@ struct Asked {
     beside: Option<String>,
 }
 
-/// The routes below `/api/policy`.
 pub(super) fn routes(job: JobPlace) -> Router {
     Router::new()
         .route("/schedule", post(schedule))

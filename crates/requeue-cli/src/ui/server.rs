@@ -72,7 +72,6 @@ impl Server {
         Ok(Self { listener, guard })
     }
 
-    /// The URL that opens the page, with the token.
     pub(super) fn url(&self) -> String {
         self.guard.url()
     }
@@ -185,7 +184,6 @@ fn printable_value(value: Value) -> Value {
     }
 }
 
-/// An error for the page, which shows its text.
 #[derive(Debug)]
 pub(super) struct FailedRequest {
     status: StatusCode,
@@ -204,7 +202,6 @@ impl IntoResponse for FailedRequest {
     }
 }
 
-/// The JSON body of a request.
 pub(super) fn parsed<T: DeserializeOwned>(body: &Bytes) -> Result<T, FailedRequest> {
     serde_json::from_slice(body).map_err(|error| {
         FailedRequest::new(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"))

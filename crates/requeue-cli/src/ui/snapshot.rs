@@ -16,14 +16,12 @@ use crate::table::moment;
 
 /// Characters of a body that the page shows.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
-/// Messages in one response.
 const PER_RESPONSE: usize = 100;
 /// Tenants with groups of their own. The others share one, so that the page stays readable.
 const MAX_TENANTS: usize = 200;
 /// The tenant of the others.
 const OTHER_TENANTS: &str = "…";
 
-/// The messages of one look at the queue.
 pub(super) struct Snapshot {
     pub(super) number: u64,
     pub(super) taken: SystemTime,
@@ -136,13 +134,11 @@ impl Snapshot {
         })
     }
 
-    /// The class and the failure of a message.
     pub(super) fn kind(&self, at: usize) -> (&'static str, Option<&str>) {
         let (class, _, code) = &self.groups[self.group_of[at]].key;
         (class, code.as_deref())
     }
 
-    /// The messages of a group, from this position on.
     pub(super) fn rows(&self, group: usize, from: usize) -> Option<Value> {
         let members = self.groups.get(group)?.members.iter().skip(from).take(PER_RESPONSE);
         let row = |at: &usize| {

@@ -13,7 +13,6 @@ use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
 use crate::table::{counted, thousands};
 use crate::{environment, output};
 
-/// The effective settings.
 pub(super) struct Banner {
     queue: String,
     target: String,
@@ -60,7 +59,6 @@ impl Banner {
         }
     }
 
-    /// Shows the settings on the terminal.
     pub(super) fn show(&self) {
         for (name, value) in [
             ("queue", &*self.queue),

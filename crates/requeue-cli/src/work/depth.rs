@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 use requeue::queue::{Description, QueueArn, Source};
 use tokio::time::{sleep, timeout};
 
-/// The interval between requests.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Without a response after this time, the last one is too old, and the worker asks again.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,7 +13,6 @@ use crate::ui::LivePause;
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// The figures of a line.
 #[derive(Default)]
 pub(super) struct Figures {
     pub(super) queue: String,
@@ -83,7 +82,6 @@ impl Figures {
         self.running < self.concurrency && self.waiting > Some(0)
     }
 
-    /// What the messages wait for.
     fn awaited(&self) -> Option<String> {
         if let Some((pause, reason)) = self.hold() {
             return Some(pause + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
@@ -167,7 +165,6 @@ impl Figures {
     }
 }
 
-/// The rate of a count.
 pub(super) struct Rate(Growth);
 
 impl Default for Rate {

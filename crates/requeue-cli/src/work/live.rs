@@ -28,7 +28,6 @@ fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static st
     is_any.then_some(text)
 }
 
-/// The state for the screen.
 pub(super) fn on_page(
     started: &Started,
     figures: Figures,

@@ -178,7 +178,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     ended
 }
 
-/// All steps before the first receive.
 async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let mut config = Config::load_from(arguments.variables()).await?;
     config.warn_of_variables_without_effect();
@@ -258,7 +257,6 @@ fn asking(since: Duration) -> String {
     format!("for a response of SQS about the queue: {} so far", seconds(since))
 }
 
-/// A worker before its first receive.
 struct Started {
     worker: Worker<Target, ObservedQueue<SqsQueue>>,
     /// For questions about the queue.

@@ -89,10 +89,8 @@ impl Handler for Target {
     }
 }
 
-/// The pause between two tries to connect to the target.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits until the target accepts connections.
 pub(super) async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);
     let host = target.host().trim_matches(['[', ']']);

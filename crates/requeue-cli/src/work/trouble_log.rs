@@ -8,7 +8,6 @@ use super::trouble::remedy_of_credentials;
 use crate::observe::{DownstreamTrouble, RareLines, Sqs};
 use crate::silence::Silence;
 
-/// Logs trouble where no terminal shows it.
 #[derive(Default)]
 pub(super) struct TroubleLog {
     target: RareLines,
@@ -19,7 +18,6 @@ pub(super) struct TroubleLog {
 }
 
 impl TroubleLog {
-    /// Notes whether the target responds.
     pub(super) fn note_target(
         &mut self,
         target: &str,

@@ -5,7 +5,6 @@ use requeue::Mode;
 use crate::observe::{Event, Events, Reader, message_line};
 use crate::terminal::{Screen, columns};
 
-/// The lines of the messages.
 pub(super) struct Lines {
     /// Without a terminal, the log has a line for each message that did not simply complete; the
     /// others are added.

@@ -27,16 +27,13 @@ use crate::table::{counted, cut, wrapped};
 use crate::terminal::{self, LogLines, Screen};
 use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 
-/// The interval between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct View {
     screen: Option<Screen>,
-    /// The lines of the messages, with `--verbose`.
     lines: Option<Mutex<Lines>>,
     /// The events, if each message has a line or the page follows them.
     events: Option<Events>,
-    /// The state for the page, if there is one.
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
     /// Those of the worker.
@@ -68,7 +65,6 @@ impl View {
         Self { screen, lines, events, page, observer, observers, causes, depth }
     }
 
-    /// The routes of the page's screen "Live".
     pub(super) fn live(&self) -> Option<Router> {
         let (events, page) = (self.events.clone()?, self.page.as_ref()?);
         Some(live_routes(events, page.subscribe()))
@@ -300,7 +296,6 @@ impl View {
         }
     }
 
-    /// A line for each trouble.
     fn troubles(&self, started: &Started, pauses: &[ScopePause], columns: usize) -> Vec<String> {
         let target = self.observer.downstream().trouble();
         let next_try = self.next_try(pauses);

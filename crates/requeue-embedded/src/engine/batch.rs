@@ -21,7 +21,6 @@ pub(crate) type ReadEntry = (String, Result<Entry, SqsError>);
 /// The id of an entry, and its result. Only a send has one.
 pub(crate) type EntryResult = (String, Result<Option<Sent>, EntryError>);
 
-/// Why an entry has no result.
 pub(crate) enum EntryError {
     Refused {
         code: String,

@@ -36,7 +36,6 @@ impl SqsError {
         )
     }
 
-    /// The name of the error's shape, for `__type`.
     pub(crate) fn shape(&self) -> &'static str {
         match self.code {
             code::QUEUE_DOES_NOT_EXIST => "QueueDoesNotExist",

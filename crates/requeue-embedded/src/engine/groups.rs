@@ -26,7 +26,6 @@ struct Group {
     ready_as: Option<Key>,
 }
 
-/// The state of a message of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Visible,
@@ -36,7 +35,6 @@ pub(crate) enum Turn {
 }
 
 impl Groups {
-    /// Notes the new state of a message.
     pub(crate) fn note(&mut self, id: &str, key: Key, turn: Turn) {
         let group = self.by_id.entry(id.to_owned()).or_default();
         match turn {
@@ -93,7 +91,6 @@ impl Memory {
         self.seen.get(id).cloned()
     }
 
-    /// Notes an accepted message.
     pub(crate) fn remember(&mut self, id: Scoped, sent: Sent, now: SystemTime) {
         if self.seen.insert(id.clone(), sent).is_none() {
             self.oldest_first.push_back((now, id));

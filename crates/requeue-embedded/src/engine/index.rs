@@ -18,11 +18,9 @@ pub(crate) struct Index {
     delayed: ByTime,
     in_flight: ByTime,
     by_age: ByTime,
-    /// The groups; only a FIFO queue has them.
     groups: Option<Groups>,
 }
 
-/// The number of messages in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) visible: usize,

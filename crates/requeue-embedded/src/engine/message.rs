@@ -36,7 +36,6 @@ impl Draft {
     }
 }
 
-/// A stored message.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) id: String,
@@ -60,7 +59,6 @@ pub(crate) struct Message {
     pub(crate) sender: Option<String>,
 }
 
-/// The state of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It can be received; the order of receives on a standard queue follows `since`.
@@ -71,14 +69,12 @@ pub(crate) enum State {
     InFlight { until: SystemTime, received: SystemTime },
 }
 
-/// A message that a consumer has received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) message: Message,
     pub(crate) receipt_handle: String,
 }
 
-/// A message that was accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) id: String,
@@ -92,7 +88,6 @@ pub(crate) fn sequence_number(sequence: u64) -> String {
 }
 
 impl Message {
-    /// A draft that was accepted.
     pub(crate) fn new(draft: Draft, id: String, now: SystemTime) -> Self {
         Self {
             id,

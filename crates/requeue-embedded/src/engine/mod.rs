@@ -27,7 +27,6 @@ use settings::Settings;
 
 use requeue_sqs::epoch_millis;
 
-/// All queues of one account in one region.
 #[derive(Debug)]
 pub(crate) struct Engine {
     region: String,
@@ -51,13 +50,11 @@ pub(crate) struct Receive {
 /// How long an empty receive waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongPoll {
-    /// The whole wait, since the request arrived.
     pub(crate) wait: Duration,
     /// The next time at which another try may find something, if nothing else happens.
     pub(crate) next_due: Option<SystemTime>,
 }
 
-/// The result of a receive.
 #[derive(Debug)]
 pub(crate) struct ReceiveResult {
     pub(crate) messages: Vec<Received>,
@@ -90,7 +87,6 @@ impl Engine {
         &self.account
     }
 
-    /// The ARN that a queue of this name has.
     pub(crate) fn arn(&self, name: &str) -> String {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
@@ -158,7 +154,6 @@ impl Engine {
         Ok(())
     }
 
-    /// All attributes of a queue.
     pub(crate) fn attributes(
         &mut self,
         name: &str,
@@ -192,7 +187,6 @@ impl Engine {
         Ok(())
     }
 
-    /// The queues whose redrive policy names this one.
     pub(crate) fn dead_letter_sources(&self, name: &str) -> Vec<&str> {
         let arn = self.arn(name);
         let names_it = |queue: &&QueueState| {
@@ -339,7 +333,6 @@ impl Ids {
     }
 }
 
-/// The last part of an ARN or a URL.
 fn name_of(arn: &str) -> &str {
     arn.rsplit([':', '/']).next().unwrap_or(arn)
 }

@@ -6,7 +6,6 @@ use super::error::{SqsError, code};
 use super::message::{Message, State};
 use super::{Engine, limits, name_of};
 
-/// A move task, running or ended.
 #[derive(Clone, Debug)]
 pub(crate) struct MoveTask {
     pub(crate) handle: String,
@@ -21,7 +20,6 @@ pub(crate) struct MoveTask {
     pub(crate) failure: Option<&'static str>,
 }
 
-/// The status of a move task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MoveStatus {
     Running,
@@ -135,7 +133,6 @@ impl Engine {
         Ok(task.moved)
     }
 
-    /// The time at which a running task goes on.
     pub(super) fn next_move(&self, now: SystemTime) -> Option<SystemTime> {
         let running = |task: &&MoveTask| task.status == MoveStatus::Running;
         self.moves

@@ -35,7 +35,6 @@ pub(crate) struct QueueState {
 
 const EXPIRED: &str = "The receipt handle has expired.";
 
-/// The work of a receive: so many messages, hidden for so long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Take {
     pub(crate) limit: usize,
@@ -80,7 +79,6 @@ impl QueueState {
         self.index.next_due()
     }
 
-    /// Accepts a message, or recalls the one that it repeats.
     pub(crate) fn send(
         &mut self,
         draft: Draft,
@@ -152,7 +150,6 @@ impl QueueState {
         (received, moved)
     }
 
-    /// Whether a receive must be refused because too many messages are in flight.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.settings.fifo.is_none() && self.index.counts().in_flight >= limits::IN_FLIGHT
     }
@@ -198,7 +195,6 @@ impl QueueState {
         Ok(())
     }
 
-    /// Deletes a message by the handle of its latest receive.
     pub(crate) fn delete(&mut self, handle: &str) -> Result<(), SqsError> {
         let receipt = self.receipt(handle)?;
         let Some(message) = self.messages.get(&receipt.key) else {
@@ -286,7 +282,6 @@ impl QueueState {
         self.remove(key)
     }
 
-    /// The message that [`take_visible`](Self::take_visible) would take.
     pub(crate) fn peek_visible(&self) -> Option<&Message> {
         self.messages.get(&self.index.oldest_visible()?)
     }
@@ -295,12 +290,10 @@ impl QueueState {
         self.index.counts()
     }
 
-    /// The number of messages in all states.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// All messages, in the order of their arrival.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values()
     }

@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::error::{SqsError, code};
 use super::limits;
 
-/// The settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) delay: Duration,
@@ -61,7 +60,6 @@ impl RedriveAllow {
     }
 }
 
-/// The settings that only FIFO queues have.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Fifo {
     pub(crate) content_based_deduplication: bool,
@@ -73,7 +71,6 @@ const PASSIVE: [&str; 4] =
     ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
 
 impl Settings {
-    /// The settings of a queue for which no attributes are named.
     pub(crate) fn standard() -> Self {
         Self {
             delay: Duration::ZERO,
@@ -156,7 +153,6 @@ impl Settings {
         Ok(())
     }
 
-    /// All settings, as SQS returns them.
     pub(crate) fn to_attributes(&self) -> BTreeMap<String, String> {
         let mut out = self.passive.clone();
         let mut put = |name: &str, value: String| out.insert(name.to_owned(), value);

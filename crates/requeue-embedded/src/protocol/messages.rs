@@ -162,7 +162,6 @@ fn batch(
     Ok(with(json!({ "Successful": successful }), [("Failed", failed)]))
 }
 
-/// A message from the wire.
 fn draft(mut asked: Fields, context: &Context<'_>) -> Result<Draft, SqsError> {
     type Shapes = BTreeMap<String, AttributeShape>;
     let attributes: Shapes = asked.optional("MessageAttributes")?.unwrap_or_default();
@@ -246,13 +245,11 @@ fn digests(draft: &Draft, context: &Context<'_>) -> Value {
     )
 }
 
-/// An answer with the facts of a message that was accepted.
 fn sent(answer: Value, Sent { id, sequence }: Sent) -> Value {
     let sequence = sequence.map(|sequence| sequence_number(sequence).into());
     with(answer, [("MessageId", Some(id.into())), ("SequenceNumber", sequence)])
 }
 
-/// The parts of a message that a receive asks for.
 struct Wanted {
     system: Vec<String>,
     attributes: Vec<String>,

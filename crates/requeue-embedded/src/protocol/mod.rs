@@ -49,7 +49,6 @@ impl Fields {
         self.optional(name)?.ok_or_else(|| SqsError::missing(name))
     }
 
-    /// The name of the queue.
     fn queue(&mut self) -> Result<String, SqsError> {
         Ok(queue_name(&self.required::<String>("QueueUrl")?).to_owned())
     }
@@ -60,7 +59,6 @@ fn malformed(_: serde_json::Error) -> SqsError {
     SqsError::new(code::MALFORMED_INPUT, "The request could not be read.")
 }
 
-/// The fields of a response.
 type Answer = Result<Value, SqsError>;
 
 /// An answer with those of these fields that have a value.
@@ -73,7 +71,6 @@ fn with<const N: usize>(mut answer: Value, fields: [(&str, Option<Value>); N]) -
     answer
 }
 
-/// Carries out one request.
 pub(crate) fn perform(
     engine: &mut Engine,
     operation: &str,
@@ -112,7 +109,6 @@ pub(crate) fn perform(
     Ok(Performed { json: answer.to_string().into_bytes(), news, long_poll: None })
 }
 
-/// The body of a refusal.
 pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
     let kind = format!("com.amazonaws.sqs#{shape}");
     json!({ "__type": kind, "message": message }).to_string().into_bytes()

@@ -180,7 +180,6 @@ impl Config {
     }
 }
 
-/// The variables, and the state that reading them needs.
 struct Reader {
     vars: Variables,
     host: Host,
@@ -237,7 +236,6 @@ impl Reader {
 struct Host {
     /// `host:port`. `None` elsewhere.
     runtime_api: Option<String>,
-    /// The proxy, from the variables that many programs read.
     https_proxy: String,
     no_proxy: String,
 }

@@ -94,7 +94,6 @@ impl Reader {
         Proxy::new(self.host.https_proxy.as_str(), self.host.no_proxy.as_str())
     }
 
-    /// The delivery settings, which do not depend on the target.
     pub(super) fn http(&mut self) -> HttpSettings {
         let proxy = self.proxy();
         let mut seconds = |name, default| self.vars.seconds(name).unwrap_or(default);

@@ -105,7 +105,6 @@ impl<I: Invoke> FunctionTarget<I> {
         Self { invoker, settings, refusals: Mutex::default() }
     }
 
-    /// One invocation with these records.
     async fn call(&self, records: &[String], ids: &[&str]) -> Result<Bulk<Failure>, TooLarge> {
         let event = format!("{{\"Records\":[{}]}}", records.join(","));
         let invoked = before_last_poll(self.invoker.invoke(event.into_bytes())).await;
@@ -156,7 +155,6 @@ impl<I: Invoke> FunctionTarget<I> {
     }
 }
 
-/// The event of a call is larger than Lambda takes.
 struct TooLarge;
 
 impl<I: Invoke> BulkHandler for FunctionTarget<I> {

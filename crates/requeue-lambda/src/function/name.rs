@@ -15,16 +15,12 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName {
-    /// The name or the ARN, without a qualifier.
     function: String,
-    /// The version or the alias.
     qualifier: Option<String>,
-    /// The region of the ARN.
     region: Option<String>,
 }
 
 impl FunctionName {
-    /// The region that its ARN names.
     pub(super) fn region(&self) -> Option<&str> {
         self.region.as_deref()
     }

@@ -71,13 +71,11 @@ impl LastUse {
     }
 }
 
-/// A connection, held by one request.
 pub(super) enum Connection {
     Http1(Http1),
     Http2(Stream),
 }
 
-/// An HTTP/1.1 connection.
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     status: Arc<Mutex<StatusLine>>,
@@ -87,7 +85,6 @@ pub(super) struct Http1 {
     _tasks: DropGuard,
 }
 
-/// An HTTP/2 connection. Requests share it after its first response.
 pub(super) struct Http2 {
     sender: http2::SendRequest<Full<Bytes>>,
     frames: Arc<Mutex<Frames>>,
@@ -113,7 +110,6 @@ impl Http2 {
     }
 }
 
-/// The stream of one request on an HTTP/2 connection.
 pub(super) struct Stream {
     pub(super) connection: Arc<Http2>,
     is_proven: bool,
@@ -139,7 +135,6 @@ pub(super) struct Received {
     pub(super) body: Option<Incoming>,
 }
 
-/// The failure of a request without a response.
 pub(super) struct NoResponse {
     pub(super) error: BoxError,
     pub(super) repeat: Repeat,
@@ -162,7 +157,6 @@ pub(super) enum Repeat {
 }
 
 impl Connection {
-    /// Connects.
     pub(super) async fn open<C: Connector>(
         mut connector: C,
         address: &Address,
@@ -257,7 +251,6 @@ impl Tasks {
         Self { closed: CancellationToken::new(), background: Arc::clone(background) }
     }
 
-    /// Dropping this closes the connection.
     fn guard(&self) -> DropGuard {
         self.closed.clone().drop_guard()
     }
@@ -386,7 +379,6 @@ async fn in_time<F: Future + Unpin>(until: Instant, mut response: F) -> Option<F
     response.now_or_never()
 }
 
-/// No response in time.
 #[derive(Debug, thiserror::Error)]
 #[error("no response in time")]
 pub(super) struct TimedOut;

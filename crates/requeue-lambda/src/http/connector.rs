@@ -129,7 +129,6 @@ pub(super) fn without_roots() -> TlsConnector {
     for_url(&url, &HttpSettings::default()).expect("http needs no certificates").best
 }
 
-/// No connection in time.
 #[derive(Debug, thiserror::Error)]
 #[error("connect timed out")]
 pub(super) struct ConnectTimedOut;

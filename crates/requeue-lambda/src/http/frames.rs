@@ -34,7 +34,6 @@ const BYTES: usize = 2 * MAX_HEAD_BYTES;
 /// The frames that the target may send more for each ping, so that a long request may be pinged.
 const FRAMES_FOR_PING: usize = 16;
 
-/// The frames of both directions.
 #[derive(Debug)]
 pub(super) struct Frames {
     streams: BTreeMap<u32, Response>,
@@ -50,7 +49,6 @@ struct Left {
     bytes: usize,
 }
 
-/// The response to a request, as far as it came.
 #[derive(Debug)]
 struct Response {
     progress: Progress,
@@ -85,7 +83,6 @@ enum Progress {
     Ending,
 }
 
-/// The head of a frame.
 struct Frame {
     kind: u8,
     flags: u8,
@@ -93,7 +90,6 @@ struct Frame {
     length: usize,
 }
 
-/// The frame of the next byte.
 #[derive(Debug, Default)]
 struct Reader {
     head: [u8; HEAD],

@@ -182,7 +182,6 @@ impl<C: Connector> HttpTarget<C> {
         self.deliver_showing(delivery, |_| ()).await
     }
 
-    /// Delivers one message, and shows the head of the response.
     async fn deliver_showing(
         &self,
         delivery: Delivery<'_>,
@@ -284,7 +283,6 @@ impl<C: Connector> HttpTarget<C> {
     }
 }
 
-/// Shows the head of a response to the rate limits of its message.
 fn show(head: &Parts, message: &Message, now: SystemTime) {
     let units = || head.headers.get(UNITS)?.to_str().ok()?.trim().parse().ok();
     if let Some(units) = units() {

@@ -40,7 +40,6 @@ pub(super) struct Times {
     pub(super) clock: Clock,
 }
 
-/// A clone shares the connections.
 pub(super) struct Pool<C>(Arc<Inner<C>>);
 
 impl<C> Clone for Pool<C> {
@@ -64,7 +63,6 @@ struct Inner<C> {
     wants_http1: AtomicBool,
 }
 
-/// The connections that a request may take.
 #[derive(Default)]
 struct Unused {
     http1: Vec<UnusedHttp1>,
@@ -288,7 +286,6 @@ impl<C: Connector> Pool<C> {
     }
 }
 
-/// A request that is under way.
 pub(super) struct Underway<C: Connector>(Pool<C>);
 
 impl<C: Connector> Drop for Underway<C> {
@@ -297,7 +294,6 @@ impl<C: Connector> Drop for Underway<C> {
     }
 }
 
-/// A connection that may soon be returned.
 struct Returning<C: Connector>(Pool<C>);
 
 impl<C: Connector> Drop for Returning<C> {

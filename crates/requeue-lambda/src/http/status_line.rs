@@ -9,7 +9,6 @@ use super::watched::{Flooded, Watch};
 /// `HTTP/1.1 200`, and the byte that ends it.
 const LENGTH: usize = 13;
 
-/// The part of the response to the last request that was read.
 #[derive(Debug, Default)]
 pub(super) struct StatusLine {
     /// Whether a byte of the request has been written. Earlier bytes are no response to it: a
@@ -75,7 +74,6 @@ impl StatusLine {
         (is_http && ends).then(|| StatusCode::from_bytes(&line[9..12]).ok()).flatten()
     }
 
-    /// Whether a byte of the response came.
     pub(super) fn has_begun(&self) -> bool {
         self.has_begun
     }

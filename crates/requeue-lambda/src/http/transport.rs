@@ -15,7 +15,6 @@ use super::watched::Flooded;
 /// A kind of hyper's errors, and its name in a reason.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
-/// The errors that hyper finds in a connection or a response.
 const HYPER: [Kind; 7] = [
     (hyper::Error::is_timeout, "timed out"),
     (hyper::Error::is_parse, "head of the response too large or not HTTP"),
@@ -27,7 +26,6 @@ const HYPER: [Kind; 7] = [
     (hyper::Error::is_user, "connection closed"),
 ];
 
-/// There is no connection.
 pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
     let reason = of_the_route(error)
         .or_else(|| reason(error))
@@ -35,7 +33,6 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
     Failure::new(FailureClass::Temporary, Evidence::Typed, reason).service_down()
 }
 
-/// There is a connection, and no response.
 pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
     // The service responded. A head that Requeue refuses says nothing about its health.
     let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };

@@ -95,11 +95,9 @@ impl TargetUrl {
     }
 }
 
-/// The destination of requests, in the forms of HTTP.
 pub(super) struct Address {
     /// With scheme and host, for HTTP/2 and proxies.
     pub(super) absolute: Uri,
-    /// Path and query.
     pub(super) origin: Uri,
     pub(super) host: HeaderValue,
 }

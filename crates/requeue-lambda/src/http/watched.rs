@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The observer.
 pub(super) trait Watch {
     /// An error ends the connection.
     fn read(&mut self, bytes: &[u8]) -> Result<(), Flooded>;
@@ -19,7 +18,6 @@ pub(super) trait Watch {
 #[error("target sent too much besides its response")]
 pub(super) struct Flooded;
 
-/// A stream and its observer.
 pub(super) struct Watched<T, W> {
     stream: T,
     watch: Arc<Mutex<W>>,

@@ -40,7 +40,6 @@ struct Chosen {
     messages: Vec<usize>,
 }
 
-/// The routes below `/api/dead-letters`.
 pub(super) fn routes(queue: DeadLetterScreen, may_redrive: bool, job: JobPlace) -> Router {
     let screen = Arc::new(Screen::new(queue, may_redrive, job));
     let reading = Router::new()
@@ -171,7 +170,6 @@ async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded
     })
 }
 
-/// Writes the messages to a file of this machine, and then deletes them.
 async fn discard(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
     let mut letters = messages.iter().map(|at| &snapshot.letters[*at]);

@@ -18,7 +18,6 @@ const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's respons
                             lost, or it is no longer in the queue; look again after its \
                             visibility timeout";
 
-/// The messages of one class and failure.
 #[derive(Clone, Copy, Default)]
 struct KindCounts {
     done: usize,

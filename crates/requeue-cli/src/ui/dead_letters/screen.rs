@@ -36,7 +36,6 @@ const ASKING: &str = "asking SQS for the queue";
 /// The setting that names the tenant of a message.
 const SCOPE: &str = "REQUEUE_SCOPE";
 
-/// A dead-letter queue for the page.
 pub(crate) struct DeadLetterScreen {
     pub(crate) dead_letters: DeadLetters,
     /// The message attribute or the JSON pointer that names the tenant.
@@ -50,7 +49,6 @@ impl DeadLetterScreen {
     }
 }
 
-/// The state of the screen, which all browsers share.
 pub(super) struct Screen {
     pub(super) queue: DeadLetterScreen,
     pub(super) may_redrive: bool,
@@ -69,7 +67,6 @@ pub(super) struct ScreenState {
     in_doubt: HashSet<String>,
 }
 
-/// Messages that the user has chosen.
 pub(super) struct Selection {
     pub(super) number: u64,
     pub(super) snapshot: Arc<Snapshot>,
@@ -112,7 +109,6 @@ impl Screen {
         }
     }
 
-    /// Forgets the list, because the queue has changed.
     pub(super) fn forget(&self) {
         let mut state = self.state.lock();
         (state.snapshot, state.selection) = (None, None);
