@@ -6,151 +6,73 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::{Arguments, environment};
 
-/// A command's words, and its examples. Each is a line that a shell can run.
-const EXAMPLES: [(&str, &[&str]); 25] = [
-    ("", &["requeue demo", "requeue new orders", "requeue dlq list orders-dlq"]),
-    (
-        "dlq",
-        &["requeue dlq list orders-dlq", "requeue dlq redrive orders-dlq --class quota --dry-run"],
-    ),
-    ("simulate", &["requeue simulate outage --outage 30m"]),
-    ("new", &["requeue new orders", "requeue new orders --http", "requeue new orders --python"]),
-    ("demo", &["requeue demo", "requeue demo --messages 1000 --json", "requeue demo --rate"]),
-    (
-        "invoke",
-        &[
-            "requeue invoke events/every-class.json",
-            "requeue event '{\"orderId\": 7}' | requeue invoke - --policy critical",
-            "requeue invoke event.json --queue orders --target-url https://api.example.com/orders",
-            "requeue invoke event.json --target -- python3 -m awslambdaric app.handler",
-        ],
-    ),
-    (
-        "limits",
-        &[
-            "requeue limits --function orders",
-            "requeue limits set --limit 10 --for 2h --function orders",
-            "requeue limits pause --key acme --function orders",
-        ],
-    ),
-    (
-        "work",
-        &[
-            "requeue work --queue orders --target-url https://api.example.com/orders",
-            "requeue work --queue orders --target-url http://localhost:8080/orders --drain",
-        ],
-    ),
-    ("dlq list", &["requeue dlq list orders-dlq", "requeue dlq list --source-queue orders --json"]),
-    (
-        "dlq peek",
-        &[
-            "requeue dlq peek orders-dlq --class temporary --limit 1 --bodies",
-            "requeue dlq peek orders-dlq --detail timeout --since 2h",
-        ],
-    ),
-    (
-        "dlq export",
-        &[
-            "requeue dlq export dead.jsonl orders-dlq",
-            "requeue dlq export - orders-dlq --code outdated-fare | jq .body",
-        ],
-    ),
-    (
-        "dlq import",
-        &[
-            "requeue dlq import dead.jsonl --queue orders --dry-run",
-            "requeue dlq import dead.jsonl --queue orders --rate 20",
-        ],
-    ),
-    (
-        "dlq discard",
-        &[
-            "requeue dlq discard dead.jsonl orders-dlq --class temporary --dry-run",
-            "requeue dlq discard dead.jsonl orders-dlq --code outdated-fare",
-        ],
-    ),
-    (
-        "dlq redrive",
-        &[
-            "requeue dlq redrive orders-dlq --class quota --dry-run",
-            "requeue dlq redrive orders-dlq --class quota --rate 50",
-            "requeue dlq redrive orders-dlq --attribute tenant=acme --to acme",
-        ],
-    ),
-    (
-        "check",
-        &[
-            "requeue check policy.json",
-            "requeue check '{\"maxRetries\": 3}' --json",
-            "requeue check --settings --function orders",
-        ],
-    ),
-    (
-        "status",
-        &["requeue status", "requeue status orders", "requeue status --function orders --since 1h"],
-    ),
-    (
-        "doctor",
-        &[
-            "requeue doctor orders",
-            "requeue doctor --function orders",
-            "requeue doctor --function orders --strict --json",
-        ],
-    ),
-    (
-        "schedule",
-        &["requeue schedule --policy critical", "requeue schedule policy.json --svg schedule.svg"],
-    ),
-    (
-        "simulate outage",
-        &[
-            "requeue simulate outage --outage 30m",
-            "requeue simulate outage --policy policy.json --environments 20",
-        ],
-    ),
-    (
-        "simulate rate",
-        &[
-            "requeue simulate rate --limit 20 --messages 10000 --svg rate.svg",
-            "requeue simulate rate --messages 20000 --tenants 100 --load 30",
-        ],
-    ),
-    (
-        "serve",
-        &[
-            "requeue serve",
-            "requeue serve --function target/debug/orders",
-            "requeue serve -- cargo run",
-            "requeue serve --target -- python3 -m awslambdaric app.handler",
-        ],
-    ),
-    (
-        "send",
-        &[
-            "requeue send '{\"orderId\": 7}'",
-            "requeue send @order.json --queue arn:aws:sqs:eu-west-1:123456789012:orders",
-        ],
-    ),
-    (
-        "ui",
-        &[
-            "requeue ui",
-            "requeue ui orders-dlq --scope tenant",
-            "requeue ui --source-queue orders --allow-redrive",
-        ],
-    ),
-    ("event", &["requeue event '{\"orderId\": 7}' | requeue invoke -"]),
-    (
-        "generate",
-        &[
-            "requeue generate bash > ~/.local/share/bash-completion/completions/requeue",
-            "requeue generate man ~/.local/share/man/man1",
-        ],
-    ),
-];
+/// A command's words, and an example of it that a shell can run.
+const EXAMPLES: &str = r#"
+: requeue demo
+: requeue new orders
+: requeue dlq list orders-dlq
+dlq: requeue dlq list orders-dlq
+dlq: requeue dlq redrive orders-dlq --class quota --dry-run
+simulate: requeue simulate outage --outage 30m
+new: requeue new orders
+new: requeue new orders --http
+new: requeue new orders --python
+demo: requeue demo
+demo: requeue demo --messages 1000 --json
+demo: requeue demo --rate
+invoke: requeue invoke events/every-class.json
+invoke: requeue event '{"orderId": 7}' | requeue invoke - --policy critical
+invoke: requeue invoke event.json --queue orders --target-url https://api.example.com/orders
+invoke: requeue invoke event.json --target -- python3 -m awslambdaric app.handler
+limits: requeue limits --function orders
+limits: requeue limits set --limit 10 --for 2h --function orders
+limits: requeue limits pause --key acme --function orders
+work: requeue work --queue orders --target-url https://api.example.com/orders
+work: requeue work --queue orders --target-url http://localhost:8080/orders --drain
+dlq list: requeue dlq list orders-dlq
+dlq list: requeue dlq list --source-queue orders --json
+dlq peek: requeue dlq peek orders-dlq --class temporary --limit 1 --bodies
+dlq peek: requeue dlq peek orders-dlq --detail timeout --since 2h
+dlq export: requeue dlq export dead.jsonl orders-dlq
+dlq export: requeue dlq export - orders-dlq --code outdated-fare | jq .body
+dlq import: requeue dlq import dead.jsonl --queue orders --dry-run
+dlq import: requeue dlq import dead.jsonl --queue orders --rate 20
+dlq discard: requeue dlq discard dead.jsonl orders-dlq --class temporary --dry-run
+dlq discard: requeue dlq discard dead.jsonl orders-dlq --code outdated-fare
+dlq redrive: requeue dlq redrive orders-dlq --class quota --dry-run
+dlq redrive: requeue dlq redrive orders-dlq --class quota --rate 50
+dlq redrive: requeue dlq redrive orders-dlq --attribute tenant=acme --to acme
+check: requeue check policy.json
+check: requeue check '{"maxRetries": 3}' --json
+check: requeue check --settings --function orders
+status: requeue status
+status: requeue status orders
+status: requeue status --function orders --since 1h
+doctor: requeue doctor orders
+doctor: requeue doctor --function orders
+doctor: requeue doctor --function orders --strict --json
+schedule: requeue schedule --policy critical
+schedule: requeue schedule policy.json --svg schedule.svg
+simulate outage: requeue simulate outage --outage 30m
+simulate outage: requeue simulate outage --policy policy.json --environments 20
+simulate rate: requeue simulate rate --limit 20 --messages 10000 --svg rate.svg
+simulate rate: requeue simulate rate --messages 20000 --tenants 100 --load 30
+serve: requeue serve
+serve: requeue serve --function target/debug/orders
+serve: requeue serve -- cargo run
+serve: requeue serve --target -- python3 -m awslambdaric app.handler
+send: requeue send '{"orderId": 7}'
+send: requeue send @order.json --queue arn:aws:sqs:eu-west-1:123456789012:orders
+ui: requeue ui
+ui: requeue ui orders-dlq --scope tenant
+ui: requeue ui --source-queue orders --allow-redrive
+event: requeue event '{"orderId": 7}' | requeue invoke -
+generate: requeue generate bash > ~/.local/share/bash-completion/completions/requeue
+generate: requeue generate man ~/.local/share/man/man1
+"#;
 
 pub(crate) fn first(command: &str) -> Option<&'static str> {
-    of(command).first().copied()
+    of(command).next()
 }
 
 /// The words of the command that this process runs.
@@ -174,8 +96,9 @@ pub(crate) fn below(word: &str) -> Option<String> {
     })
 }
 
-fn of(command: &str) -> &'static [&'static str] {
-    EXAMPLES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, examples)| examples)
+fn of(command: &str) -> impl Iterator<Item = &'static str> {
+    let examples = EXAMPLES.lines().filter_map(|line| line.split_once(": "));
+    examples.filter(move |(name, _)| *name == command).map(|(_, example)| example)
 }
 
 /// Puts the examples of each command before the other texts below its options, or makes the help
@@ -184,15 +107,14 @@ pub(crate) fn shown_in(command: Command, words: &str) -> Command {
     if words.is_empty() && environment::arguments().any(|word| word == "-h") {
         return short(command);
     }
-    let examples = of(words);
+    let lines: String = of(words).flat_map(|example| ["  ", example, "\n"]).collect();
     let command = command.mut_subcommands(|command| {
         let words = [words, command.get_name()].join(" ");
         shown_in(command, words.trim_start())
     });
-    if examples.is_empty() {
+    if lines.is_empty() {
         return command;
     }
-    let lines: String = examples.iter().flat_map(|example| ["  ", example, "\n"]).collect();
     let rest = command.get_after_help().map(|rest| format!("\n{}", rest.ansi()));
     let text = format!("Examples:\n{lines}{}", rest.unwrap_or_default());
     command.after_help(StyledStr::from(text.trim_end().to_owned()))
@@ -289,19 +211,18 @@ mod tests {
 
     #[test]
     fn each_example_is_a_valid_command_of_its_name() {
-        for (name, examples) in EXAMPLES {
-            for example in examples {
-                let mut is_of_name = false;
-                for words in commands(example) {
-                    if words[0] != "requeue" {
-                        continue;
-                    }
-                    let parsed = Arguments::command().try_get_matches_from(&words);
-                    assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
-                    is_of_name |= words[1..].join(" ").starts_with(name);
+        for line in EXAMPLES.trim().lines() {
+            let (name, example) = line.split_once(": ").expect(line);
+            let mut is_of_name = false;
+            for words in commands(example) {
+                if words[0] != "requeue" {
+                    continue;
                 }
-                assert!(is_of_name, "{example} is no example of {name}");
+                let parsed = Arguments::command().try_get_matches_from(&words);
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+                is_of_name |= words[1..].join(" ").starts_with(name);
             }
+            assert!(is_of_name, "{example} is no example of {name}");
         }
     }
 
@@ -380,7 +301,7 @@ mod tests {
     fn each_command_has_an_example() {
         fn check(command: &Command, words: &str) {
             let below: Vec<_> = command.get_subcommands().collect();
-            assert!(!below.is_empty() || !of(words).is_empty(), "{words} has no example");
+            assert!(!below.is_empty() || of(words).next().is_some(), "{words} has no example");
             for command in below {
                 check(command, [words, command.get_name()].join(" ").trim_start());
             }

@@ -9,7 +9,7 @@ use requeue::{InvalidConfig, Settings, Variables};
 use crate::function::{
     FunctionName, FunctionSettings, FunctionTarget, LONGEST_CALL, LambdaFunction,
 };
-use crate::http::{HttpSettings, TargetRules, TargetUrl};
+use crate::http::{HttpSettings, Proxy, TargetRules, TargetUrl};
 use crate::secrets::{Stored, Texts};
 
 mod target;
@@ -96,8 +96,7 @@ impl Config {
     /// As [`load`](Self::load), with variables of which a program has replaced some by its options.
     #[doc(hidden)]
     pub async fn load_from(variables: Variables) -> Result<Self, InvalidConfig> {
-        let reader = Reader::new(variables);
-        let reader = Reader { host: Host::from_env(), ..reader };
+        let reader = Reader::new(variables).with_environment();
         reader.with_secrets().await.into_config()
     }
 
@@ -182,8 +181,9 @@ impl Config {
 
 struct Reader {
     vars: Variables,
-    host: Host,
-    /// The fetched texts.
+    /// `host:port` of Lambda's Runtime API; `None` elsewhere.
+    runtime_api: Option<String>,
+    proxy: Proxy,
     texts: Texts,
     /// Texts that the variables name and that were not fetched.
     wanted: BTreeSet<Stored>,
@@ -195,11 +195,23 @@ impl Reader {
     fn new(vars: Variables) -> Self {
         Self {
             vars,
-            host: Host::default(),
+            runtime_api: None,
+            proxy: Proxy::default(),
             texts: Texts::new(),
             wanted: BTreeSet::new(),
             skips_secrets: false,
         }
+    }
+
+    /// With the other variables of this process, which many programs read.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads them")]
+    fn with_environment(self) -> Self {
+        let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // In the order of curl.
+        let either = |lower, upper| read(lower).or_else(|| read(upper)).unwrap_or_default();
+        let proxy =
+            Proxy::new(either("https_proxy", "HTTPS_PROXY"), either("no_proxy", "NO_PROXY"));
+        Self { runtime_api: read("AWS_LAMBDA_RUNTIME_API"), proxy, ..self }
     }
 
     fn into_config(mut self) -> Result<Config, InvalidConfig> {
@@ -227,29 +239,6 @@ impl Reader {
             function,
             http,
             settings,
-        }
-    }
-}
-
-/// Other variables of the environment: the address of the Runtime API, and the proxy.
-#[derive(Default)]
-struct Host {
-    /// `host:port`. `None` elsewhere.
-    runtime_api: Option<String>,
-    https_proxy: String,
-    no_proxy: String,
-}
-
-impl Host {
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
-    fn from_env() -> Self {
-        let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        // In the order of curl.
-        let either = |lower, upper| read(lower).or_else(|| read(upper)).unwrap_or_default();
-        Self {
-            runtime_api: read("AWS_LAMBDA_RUNTIME_API"),
-            https_proxy: either("https_proxy", "HTTPS_PROXY"),
-            no_proxy: either("no_proxy", "NO_PROXY"),
         }
     }
 }

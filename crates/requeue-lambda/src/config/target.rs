@@ -11,7 +11,7 @@ use super::Reader;
 use crate::function::{FunctionName, FunctionSettings};
 use crate::http::{
     CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate,
-    Proxy, ScopeKey, TargetRules, TargetUrl,
+    ScopeKey, TargetRules, TargetUrl,
 };
 use crate::secrets::{self, SecretArn};
 
@@ -33,7 +33,7 @@ impl Reader {
         if self.is_true("ALLOW_LINK_LOCAL") {
             rules = rules.allow_link_local();
         }
-        if let Some(runtime_api) = &self.host.runtime_api {
+        if let Some(runtime_api) = &self.runtime_api {
             rules = rules.runtime_api(runtime_api);
         }
         rules
@@ -42,7 +42,7 @@ impl Reader {
     pub(super) fn target(&mut self, rules: TargetRules) -> Option<TargetUrl> {
         match TargetUrl::parse_with(&self.vars.get("TARGET_URL")?, rules) {
             Ok(target) => {
-                if let Err(error) = self.proxy().to(&target) {
+                if let Err(error) = self.proxy.to(&target) {
                     self.vars.problem_elsewhere(error);
                 }
                 Some(target)
@@ -90,12 +90,8 @@ impl Reader {
         self.vars.one_of(name, &[("true", true), ("false", false)]).unwrap_or(false)
     }
 
-    fn proxy(&self) -> Proxy {
-        Proxy::new(self.host.https_proxy.as_str(), self.host.no_proxy.as_str())
-    }
-
     pub(super) fn http(&mut self) -> HttpSettings {
-        let proxy = self.proxy();
+        let proxy = self.proxy.clone();
         let mut seconds = |name, default| self.vars.seconds(name).unwrap_or(default);
         let mut settings = HttpSettings::default()
             .connect_timeout(seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))

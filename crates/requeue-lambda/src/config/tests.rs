@@ -280,10 +280,10 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
         ("http://localhost:9001/", "", "true", Ok(())),
         ("http://localhost:2773/", "", "", Ok(())),
     ] {
-        let host = Host { runtime_api: Some("127.0.0.1:9001".to_owned()), ..Host::default() };
         let vars = [("TARGET_URL", url), ("ALLOW_HTTP", http), ("ALLOW_LINK_LOCAL", link)];
         let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
-        let read = Reader { host, ..Reader::new(Variables::new(vars)) }.into_config();
+        let runtime_api = Some("127.0.0.1:9001".to_owned());
+        let read = Reader { runtime_api, ..Reader::new(Variables::new(vars)) }.into_config();
         assert_eq!(
             read.map(|_| ()).map_err(|error| error.to_string()),
             expected,
@@ -305,18 +305,14 @@ fn a_proxy_is_refused_where_the_target_needs_it() {
         ("http://localhost/", "socks5://s3cret@proxy", "", Ok(())),
         ("", "socks5://s3cret@proxy", "", Ok(())),
     ] {
-        let host = Host {
-            https_proxy: proxy.to_owned(),
-            no_proxy: exceptions.to_owned(),
-            ..Host::default()
-        };
+        let proxy = Proxy::new(proxy, exceptions);
         let vars = [(format!("{PREFIX}TARGET_URL"), url.to_owned())];
-        let read = Reader { host, ..Reader::new(Variables::new(vars)) }.into_config();
+        let read = Reader { proxy, ..Reader::new(Variables::new(vars)) }.into_config();
         assert!(!format!("{read:?}").contains("s3cret"), "{read:?}");
         assert_eq!(
             read.map(|_| ()).map_err(|error| error.to_string()),
             expected,
-            "{url} {proxy} {exceptions}"
+            "{url} {exceptions}"
         );
     }
 }

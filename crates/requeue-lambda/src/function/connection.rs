@@ -72,14 +72,16 @@ impl SdkConnector for Requests {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let client = self.0.clone();
         HttpConnectorFuture::new(async move {
-            let request = request.try_into_http1x().map_err(|error| user(error.into()))?;
+            let request =
+                request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
             let request = request
                 .map(|body| Full::new(Bytes::copy_from_slice(body.bytes().unwrap_or_default())));
-            let response = client.request(request).await.map_err(|error| io(error.into()))?;
+            let response =
+                client.request(request).await.map_err(|error| ConnectorError::io(error.into()))?;
             let (head, body) = response.into_parts();
-            let body = beginning(body).await.map_err(|error| io(error.into()))?;
+            let body = beginning(body).await.map_err(|error| ConnectorError::io(error.into()))?;
             let response = Response::from_parts(head, SdkBody::from(body));
-            HttpResponse::try_from(response).map_err(|error| user(error.into()))
+            HttpResponse::try_from(response).map_err(|error| ConnectorError::user(error.into()))
         })
     }
 }
@@ -96,12 +98,4 @@ async fn beginning(mut body: Incoming) -> Result<Vec<u8>, hyper::Error> {
         }
     }
     Ok(bytes)
-}
-
-fn user(error: Box<dyn std::error::Error + Send + Sync>) -> ConnectorError {
-    ConnectorError::user(error)
-}
-
-fn io(error: Box<dyn std::error::Error + Send + Sync>) -> ConnectorError {
-    ConnectorError::io(error)
 }

@@ -52,78 +52,72 @@ enum Meaning {
 
 use Meaning::{Fix, Rejected, TooLarge, Wait};
 
-const CREDENTIALS: &str = "AWS does not accept the credentials; check the role and the clock";
-const FILE_SYSTEM: &str = "mend the function's file system, its mount targets and its permissions";
-const KMS: &str = "the function's KMS key must be enabled, and its role needs kms:Decrypt on it";
-const REBUILD: &str = "deploy the function again";
-const SNAPSHOT: &str = "publish a version whose initialization and afterRestore hook succeed";
-const VPC: &str = "mend the VPC configuration of the function: its subnets and security groups";
-
-/// The errors of `Invoke`, and those of every AWS service that concern the caller. Source: Lambda
-/// API reference, `Invoke` and "Common errors", and the service's model in botocore 1.44.
-const MEANINGS: [(&str, Meaning); 53] = [
-    ("TooManyRequestsException", Wait),
-    ("ThrottlingException", Wait),
-    ("RequestThrottled", Wait),
-    ("EC2ThrottledException", Wait),
-    ("EC2UnexpectedException", Wait),
-    ("ENILimitReachedException", Wait),
-    ("ENINotReadyException", Wait),
-    ("SubnetIPAddressLimitReachedException", Wait),
-    ("CodeArtifactUserPendingException", Wait),
-    ("ResourceNotReadyException", Wait),
-    ("ResourceConflictException", Wait),
-    ("ServiceQuotaExceededException", Wait),
-    ("SnapStartNotReadyException", Wait),
-    ("SnapStartTimeoutException", Wait),
-    ("EFSMountConnectivityException", Wait),
-    ("EFSMountTimeoutException", Wait),
-    ("S3FilesMountConnectivityException", Wait),
-    ("S3FilesMountTimeoutException", Wait),
-    ("AccessDeniedException", Fix("the role needs lambda:InvokeFunction on it")),
-    ("AccessDenied", Fix("the role needs lambda:InvokeFunction on it")),
+/// The errors of `Invoke`, and those of every AWS service that concern the caller, by meaning. Source:
+/// Lambda API reference, `Invoke` and "Common errors", and the service's model in botocore 1.44.
+const MEANINGS: [(Meaning, &str); 17] = [
     (
-        "ResourceNotFoundException",
+        Wait,
+        "TooManyRequestsException ThrottlingException RequestThrottled EC2ThrottledException \
+         EC2UnexpectedException ENILimitReachedException ENINotReadyException \
+         SubnetIPAddressLimitReachedException CodeArtifactUserPendingException \
+         ResourceNotReadyException ResourceConflictException ServiceQuotaExceededException \
+         SnapStartNotReadyException SnapStartTimeoutException EFSMountConnectivityException \
+         EFSMountTimeoutException S3FilesMountConnectivityException \
+         S3FilesMountTimeoutException",
+    ),
+    (Fix("the role needs lambda:InvokeFunction on it"), "AccessDeniedException AccessDenied"),
+    (
         Fix("no such function, version or alias; check the name and the region"),
+        "ResourceNotFoundException",
     ),
-    ("NoPublishedVersionException", Fix("publish a version of it")),
-    ("InvalidRuntimeException", Fix("choose a runtime that Lambda supports")),
-    ("RuntimeAliasDeletedException", Fix("choose a runtime that Lambda supports")),
-    ("RuntimeVersionDeletedException", Fix("choose a runtime version that Lambda has")),
-    ("InvalidZipFileException", Fix(REBUILD)),
-    ("CodeArtifactUserDeletedException", Fix(REBUILD)),
-    ("CodeArtifactUserFailedException", Fix(REBUILD)),
-    ("KMSAccessDeniedException", Fix(KMS)),
-    ("KMSDisabledException", Fix(KMS)),
-    ("KMSInvalidStateException", Fix(KMS)),
-    ("KMSNotFoundException", Fix(KMS)),
-    ("InvalidSecurityGroupIDException", Fix(VPC)),
-    ("InvalidSubnetIDException", Fix(VPC)),
+    (Fix("publish a version of it"), "NoPublishedVersionException"),
     (
-        "EC2AccessDeniedException",
+        Fix("choose a runtime that Lambda supports"),
+        "InvalidRuntimeException RuntimeAliasDeletedException RuntimeVersionDeletedException",
+    ),
+    (
+        Fix("deploy the function again"),
+        "InvalidZipFileException CodeArtifactUserDeletedException \
+         CodeArtifactUserFailedException",
+    ),
+    (
+        Fix("the function's KMS key must be enabled, and its role needs kms:Decrypt on it"),
+        "KMSAccessDeniedException KMSDisabledException KMSInvalidStateException \
+         KMSNotFoundException",
+    ),
+    (
+        Fix("mend the VPC configuration of the function: its subnets and security groups"),
+        "InvalidSecurityGroupIDException InvalidSubnetIDException",
+    ),
+    (
         Fix("its role needs the permissions of AWSLambdaVPCAccessExecutionRole"),
+        "EC2AccessDeniedException",
     ),
-    ("EFSIOException", Fix(FILE_SYSTEM)),
-    ("EFSMountFailureException", Fix(FILE_SYSTEM)),
-    ("S3FilesMountFailureException", Fix(FILE_SYSTEM)),
-    ("SnapStartException", Fix(SNAPSHOT)),
-    ("SnapStartRegenerationFailureException", Fix(SNAPSHOT)),
     (
-        "RecursiveInvocationException",
-        Fix("set the property RecursiveLoop of the function to Allow"),
+        Fix("mend the function's file system, its mount targets and its permissions"),
+        "EFSIOException EFSMountFailureException S3FilesMountFailureException",
     ),
-    ("ModeNotSupportedException", Fix("choose a function that can be invoked synchronously")),
-    ("InvalidParameterValueException", Fix("check REQUEUE_TARGET_FUNCTION")),
-    ("DurableExecutionAlreadyStartedException", Rejected),
-    ("InvalidRequestContentException", Rejected),
-    ("UnsupportedMediaTypeException", Rejected),
-    ("RequestTooLargeException", TooLarge),
-    ("SerializedRequestEntityTooLargeException", TooLarge),
-    ("ExpiredTokenException", Fix(CREDENTIALS)),
-    ("InvalidSignatureException", Fix(CREDENTIALS)),
-    ("MissingAuthenticationTokenException", Fix(CREDENTIALS)),
-    ("UnrecognizedClientException", Fix(CREDENTIALS)),
-    ("IncompleteSignature", Fix(CREDENTIALS)),
+    (
+        Fix("publish a version whose initialization and afterRestore hook succeed"),
+        "SnapStartException SnapStartRegenerationFailureException",
+    ),
+    (
+        Fix("set the property RecursiveLoop of the function to Allow"),
+        "RecursiveInvocationException",
+    ),
+    (Fix("choose a function that can be invoked synchronously"), "ModeNotSupportedException"),
+    (Fix("check REQUEUE_TARGET_FUNCTION"), "InvalidParameterValueException"),
+    (
+        Rejected,
+        "DurableExecutionAlreadyStartedException InvalidRequestContentException \
+         UnsupportedMediaTypeException",
+    ),
+    (TooLarge, "RequestTooLargeException SerializedRequestEntityTooLargeException"),
+    (
+        Fix("AWS does not accept the credentials; check the role and the clock"),
+        "ExpiredTokenException InvalidSignatureException MissingAuthenticationTokenException \
+         UnrecognizedClientException IncompleteSignature",
+    ),
 ];
 
 impl InvokeError {
@@ -139,15 +133,15 @@ impl InvokeError {
         let is_code = |code: &&str| {
             (1..=100).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric())
         };
-        let known = code.and_then(|code| MEANINGS.iter().find(|(known, _)| *known == code));
-        let code = code.filter(is_code).map_or_else(|| format!("HTTP {status}"), str::to_owned);
-        let meaning = match known {
-            Some(("ResourceConflictException", _)) if is_broken(message) => Some(Fix(
-                "its state is Failed or Inactive; look at StateReason and deploy it again",
-            )),
-            Some((_, meaning)) => Some(*meaning),
-            None => by_status(status),
+        let known = |codes: &str| codes.split(' ').any(|known| Some(known) == code);
+        let meaning = MEANINGS.iter().find(|(_, codes)| known(codes)).map(|(meaning, _)| *meaning);
+        let is_failed = code == Some("ResourceConflictException") && is_broken(message);
+        let meaning = if is_failed {
+            Some(Fix("its state is Failed or Inactive; look at StateReason and deploy it again"))
+        } else {
+            meaning.or_else(|| by_status(status))
         };
+        let code = code.filter(is_code).map_or_else(|| format!("HTTP {status}"), str::to_owned);
         match meaning {
             Some(Wait) => Self::Throttled { code, retry_after },
             Some(Fix(remedy)) => Self::Refused { code, remedy: format!("{function}: {remedy}") },

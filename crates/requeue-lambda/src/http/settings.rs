@@ -73,11 +73,6 @@ impl Default for HttpSettings {
 
 impl HttpSettings {
     /// A method other than POST.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().method(http::Method::PUT);
-    /// ```
     #[must_use]
     pub fn method(self, method: Method) -> Self {
         Self { method, ..self }
@@ -92,12 +87,6 @@ impl HttpSettings {
     }
 
     /// The key of the messages that share a pause and a circuit. Default: all messages share one.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().scope("tenant".parse()?);
-    /// # Ok::<(), requeue_lambda::InvalidScopeKey>(())
-    /// ```
     #[must_use]
     pub fn scope(self, key: ScopeKey) -> Self {
         Self { scope: Some(key), ..self }
@@ -107,12 +96,6 @@ impl HttpSettings {
     /// without the attribute gets the header of this name from [`header`](Self::header), or none. A
     /// message is non-retryable if the attribute does not fit into a header (it is binary, or has a
     /// control character).
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().attribute_header("tenant", "X-Tenant")?;
-    /// # Ok::<(), requeue_lambda::HeaderError>(())
-    /// ```
     pub fn attribute_header(mut self, attribute: &str, header: &str) -> Result<Self, HeaderError> {
         self.attribute_headers.push((attribute.to_owned(), header::parse_name(header)?));
         Ok(self)
@@ -171,12 +154,6 @@ impl HttpSettings {
 
     /// The longest wait for the head of the response, once there is a connection. Default: the rest
     /// of the [`timeout`](Self::timeout).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().read_timeout(Duration::from_secs(10));
-    /// ```
     #[must_use]
     pub fn read_timeout(self, read_timeout: Duration) -> Self {
         Self { read_timeout: Some(read_timeout), ..self }
@@ -186,12 +163,6 @@ impl HttpSettings {
     /// [`clock`](Self::clock), whichever ends it first: while Lambda freezes the environment, one
     /// of them may stand still. Set less than the time after which the target, or a proxy before
     /// it, closes its end. Default 4 s.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().idle_timeout(Duration::from_secs(50));
-    /// ```
     #[must_use]
     pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
         Self { idle_timeout, ..self }
@@ -200,11 +171,6 @@ impl HttpSettings {
     /// Uses HTTP/1.1 even if the target offers HTTP/2. Default: the best version that it offers. It
     /// applies to [`HttpTarget::new`](super::HttpTarget::new); another connector decides for
     /// itself.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().http1_only();
-    /// ```
     #[must_use]
     pub fn http1_only(self) -> Self {
         Self { http1_only: true, ..self }

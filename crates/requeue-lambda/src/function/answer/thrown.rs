@@ -14,28 +14,13 @@ const MAX_CAUSES: usize = 8;
 /// Errors of Lambda and of its runtimes that come before a record is handled: the function's code,
 /// its setup or an extension is broken. All records failed, and the messages are no cause. Sources:
 /// the runtime interface clients for Python, Node, Java and Ruby; the runtime interface emulator.
-const NOT_STARTED: [&str; 20] = [
-    "Runtime.ImportModuleError",
-    "Runtime.HandlerNotFound",
-    "Runtime.UserCodeSyntaxError",
-    "Runtime.MalformedHandlerName",
-    "Runtime.MalformedStreamingHandler",
-    "Runtime.BuiltInModuleConflict",
-    "Runtime.BadFunctionCode",
-    "Runtime.NoSuchHandler",
-    "Runtime.InvalidEntrypoint",
-    "Runtime.InvalidWorkingDir",
-    "Runtime.InvalidTaskConfig",
-    "Runtime.BeforeSnapshotError",
-    "Runtime.BeforeCheckpointError",
-    "Runtime.AfterRestoreError",
-    "Runtime.LambdaContextUnmarshalError",
-    "Runtime.UnmarshalError",
-    "Runtime.InitError",
-    "Extension.InitError",
-    "Extension.LaunchError",
-    "Sandbox.InitError",
-];
+const NOT_STARTED: &str = "Runtime.ImportModuleError Runtime.HandlerNotFound Runtime.UserCodeSyntaxError \
+     Runtime.MalformedHandlerName Runtime.MalformedStreamingHandler Runtime.BuiltInModuleConflict \
+     Runtime.BadFunctionCode Runtime.NoSuchHandler Runtime.InvalidEntrypoint \
+     Runtime.InvalidWorkingDir Runtime.InvalidTaskConfig Runtime.BeforeSnapshotError \
+     Runtime.BeforeCheckpointError Runtime.AfterRestoreError Runtime.LambdaContextUnmarshalError \
+     Runtime.UnmarshalError Runtime.InitError Extension.InitError Extension.LaunchError \
+     Sandbox.InitError";
 /// Beginnings of errors that Lambda itself reports.
 const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."];
 /// An error of the function's code, in the message.
@@ -69,7 +54,7 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
 
 fn is_not_started(error_type: &str) -> bool {
     // Ruby has `Init<LoadError>`.
-    NOT_STARTED.contains(&error_type) || error_type.starts_with("Init<")
+    NOT_STARTED.split(' ').any(|name| name == error_type) || error_type.starts_with("Init<")
 }
 
 /// A timeout, an exit, no memory, or a response that Lambda could not take.
