@@ -15,7 +15,7 @@ use crate::engine::batch::{self, Entry, EntryResult, ReadEntry};
 use crate::engine::message::Draft;
 use crate::exchange::Untransmitted;
 use crate::fault::EntryFault;
-use crate::{Delivered, EmbeddedError, EmbeddedSqs};
+use crate::{Delivered, EmbeddedSqs, SqsError};
 
 /// The code of a call without a response.
 const NO_ANSWER: &str = "NoAnswer";
@@ -111,7 +111,7 @@ impl EmbeddedSqs {
         &self,
         operation: &str,
         queue: &QueueArn,
-        carry_out: impl Future<Output = Result<T, EmbeddedError>>,
+        carry_out: impl Future<Output = Result<T, SqsError>>,
     ) -> Result<T, CallError> {
         let outline = || (Some(queue.name().to_owned()), 0);
         let answer = self.with_faults(operation, outline, |_| carry_out).await?;

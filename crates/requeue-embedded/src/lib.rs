@@ -59,12 +59,12 @@ use std::time::Duration;
 use requeue_sqs::{Clock, Outgoing, QueueArn};
 use tokio::sync::Notify;
 
+pub use engine::error::SqsError;
 pub use fault::{Call, EntryFault, EntryOutcome, Fault};
 pub use mapping::{Batch, EventSourceMapping, InvocationResult};
 pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
-use engine::error::SqsError;
 use engine::{Arrivals, Engine, Receive, ReceiveResult};
 use exchange::Calls;
 
@@ -89,18 +89,13 @@ impl EmbeddedSqs {
     /// An instance without queues, in [`DEFAULT_REGION`] and [`DEFAULT_ACCOUNT`].
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self::within(clock, DEFAULT_REGION, DEFAULT_ACCOUNT)
-    }
-
-    /// As [`new`](Self::new), with another region and account in the ARNs of queues.
-    #[must_use]
-    pub fn within(clock: Clock, region: &str, account: &str) -> Self {
         // Two instances must not give the same ids: an id is an idempotency key.
         let (seed, _) = uuid::Uuid::new_v4().as_u64_pair();
-        Self::seeded(clock, region, account, seed)
+        Self::seeded(clock, DEFAULT_REGION, DEFAULT_ACCOUNT, seed)
     }
 
-    /// As [`within`](Self::within), with the same message ids in every run with the same seed.
+    /// As [`new`](Self::new), with another region and account in the ARNs of queues, and with the same
+    /// message ids in every run with the same seed.
     #[must_use]
     pub fn seeded(clock: Clock, region: &str, account: &str, seed: u64) -> Self {
         Self(Arc::new(Shared {
@@ -120,7 +115,7 @@ impl EmbeddedSqs {
         &self,
         name: &str,
         attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<QueueArn, EmbeddedError> {
+    ) -> Result<QueueArn, SqsError> {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let mut attributes: BTreeMap<String, String> = attributes.into_iter().map(owned).collect();
         if name.strip_suffix(".fifo").is_some() {
@@ -147,20 +142,20 @@ impl EmbeddedSqs {
     }
 
     /// All attributes of a queue, as `GetQueueAttributes` returns them.
-    pub fn attributes(&self, queue: &QueueArn) -> Result<BTreeMap<String, String>, EmbeddedError> {
+    pub fn attributes(&self, queue: &QueueArn) -> Result<BTreeMap<String, String>, SqsError> {
         let now = self.0.clock.now();
-        Ok(self.engine().attributes(queue.name(), now)?)
+        self.engine().attributes(queue.name(), now)
     }
 
     /// Every message of a queue, in the order of arrival. It receives none of them.
-    pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, EmbeddedError> {
+    pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, SqsError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         Ok(engine.queue(queue.name(), now)?.messages().map(MessageView::of).collect())
     }
 
     /// The number of messages in a queue, in all states.
-    pub fn message_count(&self, queue: &QueueArn) -> Result<usize, EmbeddedError> {
+    pub fn message_count(&self, queue: &QueueArn) -> Result<usize, SqsError> {
         let now = self.0.clock.now();
         Ok(self.engine().queue(queue.name(), now)?.len())
     }
@@ -174,18 +169,18 @@ impl EmbeddedSqs {
     /// # Errors
     ///
     /// If there is no such queue, or the handle is that of another message.
-    pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), EmbeddedError> {
+    pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), SqsError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         let queue = engine.queue(queue.name(), now)?;
         let handle = message.receipt_handle.clone();
         let visibility = queue.settings.visibility;
-        Ok(queue.put_in_flight(message.into_message(now), &handle, visibility, now)?)
+        queue.put_in_flight(message.into_message(now), &handle, visibility, now)
     }
 
     /// Sends a message as a producer does, but without the SDK, and returns its id. It meets no
     /// fault and is not counted.
-    pub fn put(&self, queue: &QueueArn, message: &Outgoing<'_>) -> Result<String, EmbeddedError> {
+    pub fn put(&self, queue: &QueueArn, message: &Outgoing<'_>) -> Result<String, SqsError> {
         let now = self.0.clock.now();
         let sent = self.engine().send(queue.name(), direct::draft(message), now)?;
         self.0.news.notify_waiters();
@@ -201,7 +196,7 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         max: u8,
         wait: Duration,
-    ) -> Result<Vec<Delivered>, EmbeddedError> {
+    ) -> Result<Vec<Delivered>, SqsError> {
         let asked = Receive {
             max_messages: Some(i64::from(max)),
             visibility_secs: None,
@@ -214,7 +209,7 @@ impl EmbeddedSqs {
         &self,
         queue: &QueueArn,
         asked: Receive,
-    ) -> Result<Vec<Delivered>, EmbeddedError> {
+    ) -> Result<Vec<Delivered>, SqsError> {
         let messages = self
             .with_long_poll(|engine, now| {
                 let ReceiveResult { messages, redrove, long_poll } =
@@ -235,7 +230,7 @@ impl EmbeddedSqs {
         &self,
         queue: &QueueArn,
         receipt_handles: &[&str],
-    ) -> Result<(), EmbeddedError> {
+    ) -> Result<(), SqsError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         let queue = engine.queue(queue.name(), now)?;
@@ -313,21 +308,4 @@ impl fmt::Debug for EmbeddedSqs {
 
 fn arn(engine: &Engine, name: &str) -> QueueArn {
     engine.arn(name).parse().expect("region, account and name have no colon and no slash")
-}
-
-/// The error that SQS would have returned.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{code}: {message}")]
-#[non_exhaustive]
-pub struct EmbeddedError {
-    /// The error code, as in `AWS.SimpleQueueService.NonExistentQueue`.
-    pub code: &'static str,
-    /// The sentence.
-    pub message: String,
-}
-
-impl From<SqsError> for EmbeddedError {
-    fn from(error: SqsError) -> Self {
-        Self { code: error.code, message: error.message }
-    }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
 use crate::engine::digest;
-use crate::{Delivered, EmbeddedError, EmbeddedSqs};
+use crate::{Delivered, EmbeddedSqs, SqsError};
 use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 
 /// The most messages of a batch, and of one from a FIFO queue. Source: Lambda developer guide,
@@ -71,7 +71,7 @@ impl EventSourceMapping {
 
     /// Receives a batch; waits up to `wait` for its first message. No receive follows once the bodies
     /// have 6 MB, the most of an event.
-    pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, EmbeddedError> {
+    pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, SqsError> {
         let mut messages: Vec<Delivered> = Vec::new();
         let mut bytes = 0;
         while messages.len() < self.batch_size && bytes < MAX_EVENT {
@@ -90,11 +90,7 @@ impl EventSourceMapping {
 
     /// Deletes the messages that the result acknowledges, and returns their number. The others
     /// become visible after their visibility timeout.
-    pub fn acknowledge(
-        &self,
-        batch: &Batch,
-        result: &InvocationResult,
-    ) -> Result<usize, EmbeddedError> {
+    pub fn acknowledge(&self, batch: &Batch, result: &InvocationResult) -> Result<usize, SqsError> {
         let kept = batch.kept(result);
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));

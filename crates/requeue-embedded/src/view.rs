@@ -9,7 +9,7 @@ use requeue_sqs::QueueArn;
 use tokio::time::sleep;
 
 use crate::engine::message::{Message, State, sequence_number};
-use crate::{EmbeddedError, EmbeddedSqs};
+use crate::{EmbeddedSqs, SqsError};
 use requeue_sqs::{Attribute, epoch_millis};
 
 /// The sender of every message, since there are no principals here. It has the form of an IAM
@@ -186,7 +186,7 @@ impl EmbeddedSqs {
     /// Sleeps until a message of the queue can be received; `false` at once if it has none.
     ///
     /// With tokio's paused clock that takes no time.
-    pub async fn wait_until_due(&self, queue: &QueueArn) -> Result<bool, EmbeddedError> {
+    pub async fn wait_until_due(&self, queue: &QueueArn) -> Result<bool, SqsError> {
         let messages = self.messages(queue)?;
         let Some(due) = due(&messages, queue.is_fifo()) else {
             return Ok(false);

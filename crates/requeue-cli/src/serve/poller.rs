@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use requeue::embedded::{
-    Batch, EmbeddedError, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState,
-    MessageView,
+    Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState, MessageView, SqsError,
 };
 use requeue::queue::QueueArn;
 use tokio::sync::{mpsc, watch};
@@ -177,7 +176,7 @@ impl Poller {
         });
     }
 
-    fn acknowledge(&mut self, invocation: FinishedInvocation) -> Result<(), EmbeddedError> {
+    fn acknowledge(&mut self, invocation: FinishedInvocation) -> Result<(), SqsError> {
         let FinishedInvocation { number, mapping, batch, ids, trace, result, error, took } =
             invocation;
         let has_several = self.mappings.len() > 1;
@@ -202,7 +201,7 @@ async fn next_batch(
     mappings: &[Mapped],
     first: usize,
     most: usize,
-) -> Result<(usize, Option<Batch>), EmbeddedError> {
+) -> Result<(usize, Option<Batch>), SqsError> {
     let in_turn = (first..mappings.len()).chain(0..first);
     let polls = in_turn.filter(|at| mappings[*at].running < most).map(|at| {
         let poll = mappings[at].mapping.poll(POLL);

@@ -68,6 +68,16 @@ pub(crate) fn bounds(
     })
 }
 
+/// The same for a number that a request may leave out.
+pub(crate) fn bounds_or(
+    default: u64,
+    value: Option<i64>,
+    parameter: &str,
+    range: &std::ops::RangeInclusive<u64>,
+) -> Result<u64, SqsError> {
+    value.map_or(Ok(default), |value| bounds(value, parameter, range))
+}
+
 /// The characters that XML 1.0 can hold. Source: reference, `SendMessage`.
 fn characters(text: &str) -> Result<(), SqsError> {
     let legal = |c: char| {

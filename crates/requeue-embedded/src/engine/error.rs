@@ -2,12 +2,15 @@
 
 use std::fmt;
 
-/// Why a request, or one entry of a batch, was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SqsError {
-    /// One of [`code`].
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
+/// The error that SQS would have returned for a request, or for one entry of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+#[non_exhaustive]
+pub struct SqsError {
+    /// The error code, as in `AWS.SimpleQueueService.NonExistentQueue`.
+    pub code: &'static str,
+    /// The sentence.
+    pub message: String,
 }
 
 impl SqsError {

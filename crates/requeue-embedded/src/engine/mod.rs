@@ -215,24 +215,16 @@ impl Engine {
         let dead_letter = self.dead_letter_queue(name);
         let source_arn = self.arn(name);
         let queue = self.queue(name, now)?;
-        let limit = match asked.max_messages {
-            None => 1,
-            Some(max) => check::bounds(max, "MaxNumberOfMessages", &limits::RECEIVE_MESSAGES)?,
-        };
-        let visibility = match asked.visibility_secs {
-            None => queue.settings.visibility,
-            Some(secs) => Duration::from_secs(check::bounds(
-                secs,
-                "VisibilityTimeout",
-                &limits::VISIBILITY_SECS,
-            )?),
-        };
-        let wait = match asked.wait_secs {
-            None => queue.settings.wait,
-            Some(secs) => {
-                Duration::from_secs(check::bounds(secs, "WaitTimeSeconds", &limits::WAIT_SECS)?)
-            }
-        };
+        let number = check::bounds_or;
+        let limit =
+            number(1, asked.max_messages, "MaxNumberOfMessages", &limits::RECEIVE_MESSAGES)?;
+        let own = queue.settings.visibility.as_secs();
+        let visibility =
+            number(own, asked.visibility_secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
+        let visibility = Duration::from_secs(visibility);
+        let own = queue.settings.wait.as_secs();
+        let wait = number(own, asked.wait_secs, "WaitTimeSeconds", &limits::WAIT_SECS)?;
+        let wait = Duration::from_secs(wait);
         // Only short polling gets this error; a long poll waits and finds nothing. Source: guide,
         // "Amazon SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {

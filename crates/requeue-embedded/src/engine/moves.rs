@@ -20,23 +20,13 @@ pub(crate) struct MoveTask {
     pub(crate) failure: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub(crate) enum MoveStatus {
     Running,
     Completed,
     Cancelled,
     Failed,
-}
-
-impl MoveStatus {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "RUNNING",
-            Self::Completed => "COMPLETED",
-            Self::Cancelled => "CANCELLED",
-            Self::Failed => "FAILED",
-        }
-    }
 }
 
 impl MoveTask {
@@ -110,10 +100,7 @@ impl Engine {
         now: SystemTime,
     ) -> Result<Vec<&MoveTask>, SqsError> {
         self.existing(source_arn)?;
-        let max = match max {
-            None => 1,
-            Some(max) => super::check::bounds(max, "MaxResults", &limits::LISTED_MOVE_TASKS)?,
-        };
+        let max = super::check::bounds_or(1, max, "MaxResults", &limits::LISTED_MOVE_TASKS)?;
         self.advance_moves(now);
         let of_source = self.moves.iter().rev().filter(|task| task.source_arn == source_arn);
         Ok(of_source.take(usize::try_from(max).unwrap_or(1)).collect())

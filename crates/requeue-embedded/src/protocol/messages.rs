@@ -21,20 +21,10 @@ use crate::view::system_attributes;
 const TRACE_HEADER: &str = "AWSTraceHeader";
 
 /// The system attributes that a receive may ask for. Source: reference, `ReceiveMessage`.
-const SYSTEM_ATTRIBUTES: [&str; 12] = [
-    "All",
-    "ApproximateFirstReceiveTimestamp",
-    "ApproximateReceiveCount",
-    "AWSTraceHeader",
-    "DeadLetterQueueSourceArn",
-    "MessageDeduplicationId",
-    "MessageGroupId",
-    "Policy",
-    "SenderId",
-    "SentTimestamp",
-    "SequenceNumber",
-    "SqsManagedSseEnabled",
-];
+const SYSTEM_ATTRIBUTES: &str = "\
+    All ApproximateFirstReceiveTimestamp ApproximateReceiveCount AWSTraceHeader \
+    DeadLetterQueueSourceArn MessageDeduplicationId MessageGroupId Policy SenderId SentTimestamp \
+    SequenceNumber SqsManagedSseEnabled";
 
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase")]
@@ -261,7 +251,7 @@ impl Wanted {
         let mut system = names("MessageSystemAttributeNames")?;
         // The older name of this field.
         system.extend(names("AttributeNames")?);
-        match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(&name.as_str())) {
+        match system.iter().find(|name| !SYSTEM_ATTRIBUTES.split(' ').any(|known| known == *name)) {
             Some(name) => Err(settings::unknown(name)),
             None => Ok(Self { system, attributes: names("MessageAttributeNames")? }),
         }
