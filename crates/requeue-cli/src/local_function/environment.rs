@@ -1,24 +1,25 @@
-//! One execution environment: a function's process and its Runtime API. It handles one invocation
-//! at a time.
+//! One execution environment: a function's process with its children, and its Runtime API. It handles
+//! one invocation at a time.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::process::Pid;
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::function_error::FunctionError;
-use super::output::FunctionOutput;
-use super::process_group::ProcessGroups;
 use super::program::Program;
 use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
-use super::show;
+use super::show::{self, FunctionOutput};
 use crate::progress::{CommandProgress, NOTICEABLE};
 
 /// The longest initialisation that Lambda allows. Source: Lambda developer guide, "Understanding
@@ -205,5 +206,51 @@ async fn exited(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
         Some(status) => status,
         // This task waits for the process while the runtime lives.
         None => pending().await,
+    }
+}
+
+/// The interval of checks for the end of processes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The groups whose first process has not ended yet. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct ProcessGroups(Arc<Mutex<BTreeSet<i32>>>);
+
+impl ProcessGroups {
+    pub(super) fn add(&self, pid: Pid) {
+        self.0.lock().insert(pid.as_raw_nonzero().get());
+    }
+
+    pub(super) fn terminate(&self, pid: Pid) {
+        if self.0.lock().contains(&pid.as_raw_nonzero().get()) {
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+    }
+
+    /// Kills the rest of a group. Does nothing for a group that has ended, since another group may
+    /// have its number by now.
+    pub(super) fn kill(&self, pid: Pid) {
+        if self.0.lock().remove(&pid.as_raw_nonzero().get()) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+
+    pub(crate) fn kill_all(&self) {
+        for group in std::mem::take(&mut *self.0.lock()) {
+            if let Some(pid) = Pid::from_raw(group) {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
+        }
+    }
+
+    /// Sends SIGTERM to all groups, and after `grace` kills the remaining ones.
+    pub(crate) async fn end_all(&self, grace: Duration) {
+        let groups: Vec<i32> = self.0.lock().iter().copied().collect();
+        groups.into_iter().filter_map(Pid::from_raw).for_each(|pid| self.terminate(pid));
+        let end = Instant::now() + grace;
+        while !self.0.lock().is_empty() && Instant::now() < end {
+            sleep(LOOK).await;
+        }
+        self.kill_all();
     }
 }

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use requeue::Clock;
-use requeue_lambda::{Invoke, InvokeError, Invoked, MAX_EVENT};
+use requeue::{Clock, InBulk, Settings, bulk};
+use requeue_lambda::{Config, FunctionTarget, Invoke, InvokeError, Invoked, MAX_EVENT};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,23 +15,19 @@ use uuid::Uuid;
 
 use crate::table::counted;
 
-mod target;
 mod processes;
 mod environment;
 mod program;
-mod process_group;
 mod runtime_api;
 mod function_error;
-mod output;
 mod show;
 
-pub(crate) use environment::SHUTDOWN_GRACE;
-pub(crate) use process_group::ProcessGroups;
+use environment::INIT_TIMEOUT;
+pub(crate) use environment::{ProcessGroups, SHUTDOWN_GRACE};
 use processes::PendingCall;
 pub(crate) use processes::{EndedCall, FunctionProcesses, LatestStart};
 pub(crate) use program::Program;
 pub(crate) use show::{LineOutput, one_line};
-pub(crate) use target::{BEYOND_TARGET, LocalTarget, local_target};
 
 /// A function whose [`FunctionProcesses`] run. Its clones are the same function.
 #[derive(Clone)]
@@ -105,4 +101,29 @@ pub(crate) fn trace() -> String {
     let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (root, parent) = (Uuid::new_v4().simple().to_string(), Uuid::new_v4().as_u64_pair().0);
     format!("Root=1-{:08x}-{};Parent={parent:016x};Sampled=0", now.as_secs(), &root[..24])
+}
+
+/// The handler that invokes the function.
+pub(crate) type LocalTarget = InBulk<FunctionTarget<LocalFunction>>;
+
+/// The time of Requeue's own invocation beyond the timeout of the function: for the start of a
+/// process, for settling, and a margin.
+pub(crate) const BEYOND_TARGET: Duration = Duration::from_secs(20);
+
+/// The handler for this function. The settings get their limits from it.
+pub(crate) fn local_target(
+    function: LocalFunction,
+    timeout: Duration,
+    most: u16,
+    config: &mut Config,
+) -> LocalTarget {
+    let Settings { limits, queues, .. } = &mut config.settings;
+    // As long as the function may run, so that no answer is lost.
+    limits.timeout = timeout + INIT_TIMEOUT;
+    limits.concurrency = limits.concurrency.min(most.into());
+    for queue in queues.values_mut() {
+        queue.timeout = None;
+        queue.concurrency = queue.concurrency.map(|count| count.min(most.into()));
+    }
+    bulk(FunctionTarget::new(function, config.function_settings.clone()))
 }

@@ -13,9 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use super::LocalFunction;
-use super::environment::{Environment, INIT_TIMEOUT, StartError};
+use super::environment::{Environment, INIT_TIMEOUT, ProcessGroups, StartError};
 use super::function_error::FunctionError;
-use super::process_group::ProcessGroups;
 use super::program::{self, Program};
 use super::runtime_api::Invocation;
 use super::show;
@@ -83,8 +82,7 @@ struct Turn {
 }
 
 impl FunctionProcesses {
-    /// At most `most` environments. `started` is the line after a start. Without one, a start that
-    /// failed is tried again only by a call.
+    /// `started` is the line after a start. Without one, only a call tries a failed start again.
     pub(crate) fn new(
         program: Program,
         groups: ProcessGroups,
@@ -145,32 +143,40 @@ impl FunctionProcesses {
 
     /// Starts an environment before there is a call for it.
     fn start(&mut self) {
-        self.number += 1;
-        let (program, number) = (Arc::clone(&self.program), self.number);
-        let (groups, build, builds) = (self.groups.clone(), self.build, self.builds.clone());
+        let (starting, build) = (self.starting(), self.build);
         self.turns.spawn(async move {
-            let starting = Environment::start(&program, number, &groups);
-            let (environment, start) = split(unless_built_anew(starting, builds).await);
+            let (environment, start) = split(starting.await);
             Turn { build, environment, start: Some(start), call: None }
         });
     }
 
+    fn starting(&mut self) -> impl Future<Output = Started> + use<> {
+        self.number += 1;
+        let (program, number) = (Arc::clone(&self.program), self.number);
+        let (groups, mut builds) = (self.groups.clone(), self.builds.clone());
+        async move {
+            tokio::select! {
+                started = Environment::start(&program, number, &groups) => started,
+                // A process that hangs at its start must not block the next build.
+                Ok(()) = builds.changed() => Err(StartError::BuiltAnew),
+            }
+        }
+    }
+
     fn invoke(&mut self, call: PendingCall) {
         let idle = self.idle.pop();
-        self.number += u64::from(idle.is_none());
+        let starting = idle.is_none().then(|| self.starting());
         let (program, number) = (Arc::clone(&self.program), self.number);
-        let (groups, build, builds) = (self.groups.clone(), self.build, self.builds.clone());
-        let limit = self.timeout;
+        let (build, limit) = (self.build, self.timeout);
         self.turns.spawn(async move {
             let begun = Instant::now();
             let PendingCall { event, trace, ended } = call;
-            let (mut environment, start) = if idle.is_some() {
-                (idle, None)
-            } else {
-                let starting = Environment::start(&program, number, &groups);
-                let starting = unless_built_anew(starting, builds);
-                let (environment, start) = split(in_time(starting, limit).await);
-                (environment, Some(start))
+            let (mut environment, start) = match starting {
+                None => (idle, None),
+                Some(starting) => {
+                    let (environment, start) = split(in_time(starting, limit).await);
+                    (environment, Some(start))
+                }
             };
             let result = match &mut environment {
                 None => {
@@ -242,8 +248,7 @@ impl FunctionProcesses {
         self.program.lines.line(format_args!("{why}{next}"));
     }
 
-    /// Handles a new build: idle environments end, and busy ones finish their invocation first.
-    /// Starting ones notice it by themselves.
+    /// Idle environments end, busy ones finish their invocation, and starting ones notice it.
     fn replace(&mut self) {
         self.program.lines.line("function was rebuilt, restarting it");
         self.build += 1;
@@ -263,22 +268,8 @@ async fn first_exit(program: &Program, idle: &[Environment]) -> usize {
     at
 }
 
-/// A process that hangs at its start must not block the next build.
-async fn unless_built_anew(
-    starting: impl Future<Output = Result<Environment, StartError>>,
-    mut builds: watch::Receiver<()>,
-) -> Result<Environment, StartError> {
-    tokio::select! {
-        started = starting => started,
-        Ok(()) = builds.changed() => Err(StartError::BuiltAnew),
-    }
-}
-
 /// A start for a call ends with the time of the call.
-async fn in_time(
-    starting: impl Future<Output = Result<Environment, StartError>>,
-    limit: Duration,
-) -> Result<Environment, StartError> {
+async fn in_time(starting: impl Future<Output = Started>, limit: Duration) -> Started {
     let limit = INIT_TIMEOUT.max(limit);
     timeout(limit, starting).await.unwrap_or_else(|_| {
         let why = format!("function did not ask for an invocation within {} s", limit.as_secs());
@@ -286,9 +277,9 @@ async fn in_time(
     })
 }
 
-fn split(
-    started: Result<Environment, StartError>,
-) -> (Option<Environment>, Result<(), StartError>) {
+type Started = Result<Environment, StartError>;
+
+fn split(started: Started) -> (Option<Environment>, Result<(), StartError>) {
     match started {
         Ok(environment) => (Some(environment), Ok(())),
         Err(error) => (None, Err(error)),
