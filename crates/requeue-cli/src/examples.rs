@@ -101,8 +101,7 @@ fn of(command: &str) -> impl Iterator<Item = &'static str> {
     examples.filter(move |(name, _)| *name == command).map(|(_, example)| example)
 }
 
-/// Puts the examples of each command before the other texts below its options, or makes the help
-/// short if it is asked for so.
+/// Puts the examples of each command before its other texts, or makes the help short for `-h`.
 pub(crate) fn shown_in(command: Command, words: &str) -> Command {
     if words.is_empty() && environment::arguments().any(|word| word == "-h") {
         return short(command);
@@ -121,13 +120,11 @@ pub(crate) fn shown_in(command: Command, words: &str) -> Command {
 }
 
 /// Options that hardly anybody needs. `--help` has them.
-const RARE: [&str; 7] =
-    ["duplicates", "price-per-million", "sample", "seed", "skew", "store-down", "table-down"];
+const RARE: [&str; 6] = ["duplicates", "price-per-million", "sample", "seed", "skew", "table-down"];
 
 const COLUMNS: usize = 80;
 
-/// The command for `-h`, which fits on one screen: a line for each option but the rare ones, and no
-/// text below them.
+/// For `-h`, on one screen: a line for each option but the rare ones, and no text below them.
 fn short(command: Command) -> Command {
     let has_name = command.get_positionals().any(|arg| *arg.get_id() == "dead_letter_queue");
     let is_rare = |arg: &Arg| {

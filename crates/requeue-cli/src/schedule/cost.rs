@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 use requeue::{DeadLetterMode, DeadLetterReason};
+use serde::Serialize;
 
 use super::timeline::{Timeline, TimelineEnd};
 use super::{DeadLetterArgument, QueueModel, StrategyArgument};
@@ -22,7 +23,8 @@ pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 
 /// Requests for one message, from the producer's send until it is in the dead-letter queue. The
 /// move by the redrive policy is no request, and empty receives are not counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Requests {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
@@ -31,8 +33,8 @@ pub(crate) struct Requests {
     /// the function has already deleted it.
     pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
-    /// Calls of the handler by one execution environment, which remembers the messages that it gave
-    /// up.
+    /// Calls by one execution environment, which remembers the messages that it gave up.
+    #[serde(rename = "handlerCalls")]
     pub(crate) calls: u32,
 }
 

@@ -40,12 +40,11 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         "maxRetries": document::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),
-        "end": range(&of.timelines.with(&of.dead_lettering, of_end)),
+        "end": of.timelines.with(&of.dead_lettering, of_end),
         "neededMaxReceiveCount": of.needed,
-        "requests": range(&of.requests.with(
-            &of.dead_lettering,
-            |requests, dead_lettering| of_requests(schedule, requests, dead_lettering)
-        )),
+        "requests": of.requests.with(&of.dead_lettering, |requests, dead_lettering| {
+            of_requests(schedule, requests, dead_lettering)
+        }),
     })
 }
 
@@ -54,9 +53,9 @@ fn of_retry(timelines: &JitterRange<Timeline>, at: usize) -> Value {
     let retry = timelines.map(|timeline| timeline.retries.get(at).copied());
     json!({
         "retry": at + 1,
-        "delaySeconds": range(&retry.map(|retry| retry.map(|retry| retry.delay.as_secs()))),
-        "ageSeconds": range(&retry.map(|retry| retry.map(|retry| retry.age.as_secs()))),
-        "hops": range(&retry.map(|retry| retry.map(|retry| retry.hops))),
+        "delaySeconds": retry.map(|retry| retry.map(|retry| retry.delay.as_secs())),
+        "ageSeconds": retry.map(|retry| retry.map(|retry| retry.age.as_secs())),
+        "hops": retry.map(|retry| retry.map(|retry| retry.hops)),
     })
 }
 
@@ -76,19 +75,8 @@ fn of_requests(schedule: &Schedule, requests: &Requests, dead_lettering: &DeadLe
             "usdPerMillionMessages": requests.million(&schedule.queue, batching),
         })
     };
-    json!({
-        "receives": requests.receives,
-        "sends": requests.sends,
-        "deletes": requests.deletes,
-        "pollerDeletes": requests.poller_deletes,
-        "visibilityChanges": requests.visibility_changes,
-        "handlerCalls": requests.calls,
-        "visibilityTimeoutsUntilDeadLetterQueue": dead_lettering.visibility_timeouts,
-        "alone": billed(Batching::Alone),
-        "batched": billed(Batching::Full),
-    })
-}
-
-fn range<T: serde::Serialize>(range: &JitterRange<T>) -> Value {
-    json!({ "min": range.min, "median": range.median, "max": range.max })
+    let mut all = json!(requests);
+    all["visibilityTimeoutsUntilDeadLetterQueue"] = dead_lettering.visibility_timeouts.into();
+    (all["alone"], all["batched"]) = (billed(Batching::Alone), billed(Batching::Full));
+    all
 }

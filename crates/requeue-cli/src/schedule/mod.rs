@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use clap::builder::PossibleValuesParser;
 use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, QueueConfig};
 
@@ -20,22 +19,18 @@ mod text;
 use cost::{DeadLettering, Requests};
 use timeline::{JitterRange, Timeline, WaitMode};
 
+use crate::Error;
 use crate::document::{Document, PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
 use crate::output::{ChartFile, out, outln};
-use crate::{Error, document};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The policy, in the forms of --policy.
-    #[arg(value_name = "POLICY", conflicts_with_all = ["preset", "policy"])]
+    #[arg(value_name = "POLICY", conflicts_with = "policy")]
     file: Option<PolicyName>,
     #[command(flatten)]
     policy: PolicyArgument,
-    /// An earlier name of --policy for a built-in policy.
-    #[arg(long, value_name = "NAME", hide = true, conflicts_with = "policy",
-          value_parser = PossibleValuesParser::new(document::PRESETS))]
-    preset: Option<String>,
     /// Print JSON instead of tables.
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -157,17 +152,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Arguments {
-    fn policy_name(&self) -> Result<PolicyName, Error> {
-        let preset = self.preset.as_ref().map(|preset| preset.parse()).transpose()?;
-        let given = self.file.clone().or(preset).or_else(|| self.policy.name());
-        Ok(given.unwrap_or(PolicyName::STANDARD))
-    }
-}
-
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let name = arguments.policy_name()?;
+        let given = arguments.file.clone().or_else(|| arguments.policy.name());
+        let name = given.unwrap_or(PolicyName::STANDARD);
         let Document { policy, rules, queue_config, .. } = name.read()?;
         let schedule = Self::of_policy(arguments, name.title(), policy, &queue_config);
         Ok(Self { has_rules: !rules.is_empty(), ..schedule })

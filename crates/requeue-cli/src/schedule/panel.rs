@@ -272,8 +272,7 @@ pub(crate) fn draw_title(area: &Area<'_>, title: &str, below: &str) -> Result<()
     Ok(())
 }
 
-/// The rules that give a chart the colours of dark mode. They replace the attributes of its
-/// elements.
+/// With the colours of dark mode, as rules that replace the attributes of the elements.
 pub(crate) fn with_dark_mode(svg: &str) -> String {
     const RULES: [(&str, &str); 7] = [
         ("#FFFFFF", "#0d1117"),

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use requeue::policy::{History, RetryPolicy};
 use requeue::queue::MAX_VISIBILITY;
 use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
+use serde::Serialize;
 
 /// The longest wait by visibility. SQS's limit counts from the receive, up to six minutes before
 /// the invocation, and the invocation takes up to fifteen.
@@ -15,7 +16,7 @@ const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
 
 /// One value for each of three jitters: every draw the least, the middle one, or the greatest.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct JitterRange<T> {
     pub(crate) min: T,
     pub(crate) median: T,

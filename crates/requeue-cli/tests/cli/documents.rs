@@ -54,7 +54,7 @@ fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
         "--json",
     ];
     let schedule =
-        requeue(&[&["schedule", "--preset", "critical"], &options[..]].concat()).succeeded();
+        requeue(&[&["schedule", "--policy", "critical"], &options[..]].concat()).succeeded();
     let schedule: Value = serde_json::from_str(&schedule).unwrap();
     schedule["classes"]
         .as_array()
