@@ -89,16 +89,14 @@ impl LogLine {
         }
     }
 
-    /// Reads a line of JSON: one of Requeue, whose fields are inside `fields`, or one of another
-    /// program with the same names. `None` for any other line.
+    /// A line of Requeue has its fields inside `fields`; that of another program may have the same.
     pub(crate) fn read(line: &str) -> Option<Self> {
         let Value::Object(mut line) = serde_json::from_str(line).ok()? else { return None };
         let fields = line.remove("fields").filter(Value::is_object);
         serde_json::from_value(fields.unwrap_or(Value::Object(line))).ok()
     }
 
-    /// The event of which the line tells. A message that SQS keeps on its last receive is on its way
-    /// to the dead-letter queue.
+    /// A message that SQS keeps on its last receive is on its way to the dead-letter queue.
     pub(crate) fn event(&self, max_receives: Option<u32>) -> Option<Event> {
         // A call that failed in an outage.
         let is_unserved = self.elapsed_ms.is_some()

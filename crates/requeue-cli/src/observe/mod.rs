@@ -52,8 +52,7 @@ struct Inner {
 pub(crate) struct Calls {
     pub(crate) ended: u64,
     pub(crate) running: u64,
-    /// Of those that run, the calls for messages that were received so often that the library handles
-    /// them one after the other.
+    /// Those for messages that were received so often that the library handles them one by one.
     pub(crate) suspects: u64,
     /// The worker counts a message only after its batch.
     pub(crate) succeeded: u64,
@@ -153,8 +152,7 @@ impl Observer {
 const MAX_REASONS: usize = 100;
 const OTHERS: &str = "other reasons";
 
-/// Why messages are retried, dead-lettered, and left to SQS since the start, counted by reason; its clones
-/// are the same.
+/// Why messages are retried, dead-lettered and left to SQS, by reason; its clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Causes(Arc<Mutex<Counted>>);
 

@@ -111,7 +111,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(SEND, Duration::ZERO);
+        let request = self.observer.sqs().requests.begin(SEND, Duration::ZERO);
         let confirmed = request.ended(self.queue.send(queue, entries).await);
         self.note(queue, SEND, &confirmed);
         self.observer.sqs().may_have_stored(match &confirmed {
@@ -134,7 +134,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(DELETE, Duration::ZERO);
+        let request = self.observer.sqs().requests.begin(DELETE, Duration::ZERO);
         let confirmed = request.ended(self.queue.delete(queue, receipt_handles).await);
         self.note(queue, DELETE, &confirmed);
         let confirmed = confirmed?;
@@ -153,7 +153,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().request(CHANGE_VISIBILITY, Duration::ZERO);
+        let request = self.observer.sqs().requests.begin(CHANGE_VISIBILITY, Duration::ZERO);
         let confirmed = request.ended(self.queue.change_visibility(queue, entries).await);
         self.note(queue, CHANGE_VISIBILITY, &confirmed);
         let confirmed = confirmed?;
@@ -183,7 +183,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
 
 impl<Q: Source> Source for ObservedQueue<Q> {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let request = self.observer.sqs().request(DESCRIBE, Duration::ZERO);
+        let request = self.observer.sqs().requests.begin(DESCRIBE, Duration::ZERO);
         let described = request.ended(self.queue.describe(queue).await)?;
         if queue.name() == self.source {
             self.observer.sqs().describes(&described);
@@ -197,7 +197,7 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
         self.visibility.store(ask.visibility.as_secs(), Ordering::Relaxed);
-        let request = self.observer.sqs().request(RECEIVE, ask.wait);
+        let request = self.observer.sqs().requests.begin(RECEIVE, ask.wait);
         let records = request.ended(self.queue.receive(queue, ask).await)?;
         if self.observer.is_read() {
             for record in &records {

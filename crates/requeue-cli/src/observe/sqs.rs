@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::event::short_id;
 use crate::failed_call::{is_denied, is_of_credentials};
-use crate::silence::{Request, Requests, Silence};
+use crate::silence::Requests;
 
 /// The lines about such messages at once.
 const MAX_UNSETTLED: usize = 3;
@@ -38,7 +38,10 @@ pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
 /// The state of SQS; its clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Sqs(Arc<Mutex<State>>);
+pub(crate) struct Sqs {
+    state: Arc<Mutex<State>>,
+    pub(crate) requests: Requests,
+}
 
 #[derive(Default)]
 struct State {
@@ -52,7 +55,6 @@ struct State {
     /// The endpoint, if SQS responded once.
     endpoint: Option<String>,
     max_receives: Option<u32>,
-    requests: Requests,
 }
 
 /// Messages whose send or delete SQS did not confirm.
@@ -94,35 +96,22 @@ pub(crate) struct ReceivingTrouble {
 }
 
 impl Sqs {
-    /// A request for this action begins, to which SQS may respond after this wait.
-    pub(crate) fn request(&self, action: &'static str, wait: Duration) -> Request {
-        self.0.lock().requests.begin(action, wait)
-    }
-
     pub(super) fn describes(&self, queue: &Description) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.endpoint.clone_from(&queue.endpoint);
         state.max_receives = queue.max_receive_count;
     }
 
     pub(super) fn max_receives(&self) -> Option<u32> {
-        self.0.lock().max_receives
-    }
-
-    pub(crate) fn silence(&self) -> Option<Silence> {
-        self.0.lock().requests.silence()
-    }
-
-    pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
-        self.0.lock().requests.has_responded_since(time)
+        self.state.lock().max_receives
     }
 
     pub(crate) fn endpoint(&self) -> Option<String> {
-        self.0.lock().endpoint.clone()
+        self.state.lock().endpoint.clone()
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.lost_receives += u64::from(may_be_carried_out(code));
         let failing = &mut state.failing;
         let failures = failing.as_ref().map_or(0, |failing| failing.failures).saturating_add(1);
@@ -137,12 +126,12 @@ impl Sqs {
     }
 
     pub(super) fn works(&self) {
-        self.0.lock().failing = None;
+        self.state.lock().failing = None;
     }
 
     /// Notes a request of settling that failed. Returns whether a line about it is due.
     pub(crate) fn refused(&self, action: &'static str, queue: &str, code: &str) -> bool {
-        let request = &mut self.0.lock().request;
+        let request = &mut self.state.lock().request;
         let same = |before: &&FailedRequest| before.action == action && before.code == code;
         let recent = request.as_ref().filter(same).map(|before| before.written);
         let recent = recent.filter(|written| written.elapsed() < TOLD);
@@ -154,7 +143,7 @@ impl Sqs {
 
     /// Notes messages that were not settled. Without a code, they were not deleted.
     pub(crate) fn not_settled(&self, code: Option<&str>, id: Option<&str>, messages: u64) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let is_cause = |request: &&FailedRequest| {
             code.map_or(request.action == DELETE, |code| code == request.code.as_str())
         };
@@ -178,7 +167,7 @@ impl Sqs {
     /// SQS has carried out requests for this action. A missing permission is told until then, and so
     /// are refused credentials; an earlier failure is the cause of nothing that follows.
     pub(crate) fn carried_out(&self, action: &'static str) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let is_over = |one: &Unsettled| {
             is_of_credentials(&one.code) || one.action == Some(action) && is_denied(&one.code)
         };
@@ -189,7 +178,7 @@ impl Sqs {
     /// Notes copies that SQS may have stored. Another send of the same messages may succeed.
     pub(super) fn may_have_stored(&self, copies: usize) {
         if copies > 0 {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
             state.last_doubt = Some(Instant::now());
         }
@@ -197,7 +186,7 @@ impl Sqs {
 
     /// The receives without a response. If SQS carried them out, it counts them for the messages.
     pub(crate) fn lost_receives(&self) -> u64 {
-        self.0.lock().lost_receives
+        self.state.lock().lost_receives
     }
 
     /// Whether SQS may carry out the receives that fail now.
@@ -207,16 +196,16 @@ impl Sqs {
 
     /// Whether there was such a copy lately.
     pub(crate) fn has_doubts(&self) -> bool {
-        self.0.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
+        self.state.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
     }
 
     /// The copies that SQS may have stored, though it did not confirm them.
     pub(crate) fn copies_in_doubt(&self) -> u64 {
-        self.0.lock().copies_in_doubt
+        self.state.lock().copies_in_doubt
     }
 
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.unsettled.iter().filter(|one| one.is_told()).cloned().collect()
     }
 
@@ -224,14 +213,14 @@ impl Sqs {
     /// SQS is there again: if receives had no connection or lost it, with any later response while one waits; if
     /// they had no response, when SQS goes on after it stood still.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let trouble = state.failing.as_ref()?;
         let is_back = match trouble.code.as_str() {
             NO_CONNECTION | CONNECTION_LOST => {
-                state.requests.has_responded_since(trouble.last)
-                    && state.requests.has_waited(RECEIVE, CONNECTED)
+                self.requests.has_responded_since(trouble.last)
+                    && self.requests.has_waited(RECEIVE, CONNECTED)
             }
-            TIMED_OUT => state.requests.has_recovered_since(trouble.last),
+            TIMED_OUT => self.requests.has_recovered_since(trouble.last),
             _ => false,
         };
         (!is_back).then(|| trouble.clone())
@@ -252,17 +241,17 @@ mod tests {
             ("AccessDenied", true, false),
         ] {
             let sqs = Sqs::default();
-            sqs.request("describe", Duration::ZERO).responded();
+            sqs.requests.begin("describe", Duration::ZERO).responded();
             tokio::time::advance(Duration::from_secs(1)).await;
             sqs.failed("http://mq:1", code, Duration::from_secs(1));
             assert!(sqs.trouble().is_some());
-            let request = sqs.request("describe", Duration::ZERO);
+            let request = sqs.requests.begin("describe", Duration::ZERO);
             tokio::time::advance(Duration::from_secs(if late { 3 } else { 1 })).await;
             request.responded();
             // Responses to other requests say nothing while no receive waits.
             let has_to_wait = [NO_CONNECTION, CONNECTION_LOST].contains(&code);
             assert_eq!(sqs.trouble().is_none(), is_over && !has_to_wait, "{code} {late}");
-            let receive = sqs.request(RECEIVE, Duration::from_secs(20));
+            let receive = sqs.requests.begin(RECEIVE, Duration::from_secs(20));
             tokio::time::advance(CONNECTED).await;
             assert_eq!(sqs.trouble().is_none(), is_over, "{code} {late}");
             drop(receive);

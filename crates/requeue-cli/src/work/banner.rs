@@ -90,8 +90,7 @@ impl Banner {
     }
 }
 
-/// `50 retries; rate-limit 60–300 s, quota 120–600 s, temporary 2–60 s`: the first and the longest
-/// delay of each class.
+/// `50 retries; rate-limit 60–300 s, quota 120–600 s`: the first and longest delay of each class.
 fn policy_line(policy: &RetryPolicy) -> String {
     let delays = RETRIED_CLASSES.iter().filter_map(|class| {
         let own = policy.class(*class)?;

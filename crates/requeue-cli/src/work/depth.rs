@@ -64,8 +64,7 @@ impl Depth {
         known.map_or(0, |known| known.hidden)
     }
 
-    /// The messages in the queue without those that this worker has in hand, or has done since SQS
-    /// told the number.
+    /// The messages in the queue without those that this worker has in hand, or has done since then.
     pub(super) fn waiting(&self, in_hand: u64, done: u64) -> Option<u64> {
         let known = *self.0.lock();
         known.map(|known| known.messages.saturating_sub(in_hand + done.saturating_sub(known.done)))

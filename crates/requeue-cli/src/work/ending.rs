@@ -77,8 +77,7 @@ impl fmt::Display for InHand {
     }
 }
 
-/// The notes about messages that may be handled several times: those that are not confirmed as deleted,
-/// copies that SQS did not confirm, calls that the end cut off, and receives without a response.
+/// The notes about messages that may be handled several times.
 pub(super) fn doubts(not_deleted: u64, copies: u64, cut_off: u64, receives: u64) -> Vec<String> {
     let were = if cut_off == 1 { "was" } else { "were" };
     let notes = [

@@ -1,14 +1,16 @@
-//! The line of a worker on a terminal: the queue, the rate, the counts, and what holds messages
-//! back.
+//! The figures of a worker, as a line on a terminal and as the state for the page: the queue, the rate,
+//! the counts, and what holds messages back.
 
 use std::time::Duration;
 
-use requeue::{Deferral, Mode, Progress};
+use requeue::{DeadLetterMode, Deferral, Mode, Progress};
 
+use super::Started;
 use crate::observe::brief;
 use crate::progress::Growth;
+use crate::stop::Stop;
 use crate::table::{counted, cut, duration, thousands};
-use crate::ui::LivePause;
+use crate::ui::{LiveCounts, LivePause, LiveState};
 
 /// The rate is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -187,6 +189,49 @@ pub(super) fn seconds(time: Duration) -> String {
     duration(Duration::from_millis(
         u64::try_from(time.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000).max(1) * 1_000,
     ))
+}
+
+/// Most pauses and circuits on the page.
+const MAX_PAUSES: usize = 50;
+
+/// What becomes of the messages that were dead-lettered, if SQS has to move them.
+fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
+    let text = match mode {
+        DeadLetterMode::Redrive => {
+            "SQS moves a message that was dead-lettered to the dead-letter queue after maxReceiveCount \
+             receives. Until then it is in this queue."
+        }
+        DeadLetterMode::Annotate => {
+            "Requeue sends a copy of a dead-lettered message, with the reason. SQS moves this \
+             copy to the dead-letter queue after maxReceiveCount receives. Until then it is in this \
+             queue."
+        }
+        _ => return None,
+    };
+    let is_any = figures.progress.dead_lettered > 0 && figures.mode == Mode::Requeue;
+    is_any.then_some(text)
+}
+
+pub(super) fn on_page(
+    started: &Started,
+    figures: Figures,
+    troubles: Vec<String>,
+    stop: &Stop,
+) -> LiveState {
+    let dead_lettered = dead_lettered(&started.dead_letter, &figures);
+    LiveState {
+        source: "worker",
+        queue: figures.queue,
+        target: Some(started.target.clone()),
+        waiting: figures.waiting,
+        rate: figures.rate,
+        counts: Some(LiveCounts::of(&figures.progress, figures.mode)),
+        dead_lettered,
+        pauses: Some(figures.pauses.into_iter().take(MAX_PAUSES).collect()),
+        troubles,
+        is_ending: stop.is_told(),
+        ..LiveState::default()
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ mod banner;
 mod depth;
 mod ending;
 mod line;
-mod live;
 mod replaced;
 mod target;
 mod trouble;
@@ -360,8 +359,7 @@ impl Started {
 }
 
 impl Arguments {
-    /// The page's view of the queue. Without a dead-letter queue, or without the permission to ask
-    /// for it, the page has no screen for it.
+    /// Without a dead-letter queue, or the permission to ask for it, the page has no screen for it.
     async fn site(&self, view: &View) -> Site {
         let name = self.queue.name().ok().cloned();
         let place = name.map(|name| QueueArguments::of_source(name, self.region.given()));

@@ -53,9 +53,9 @@ impl TroubleLog {
             self.credentials.end();
         }
         let endpoint = sqs.endpoint();
-        let Some(Silence { since, action }) = sqs.silence() else {
+        let Some(Silence { since, action }) = sqs.requests.silence() else {
             // Between two tries nobody waits for a response.
-            let is_over = self.silent.is_some_and(|last| sqs.has_responded_since(last));
+            let is_over = self.silent.is_some_and(|last| sqs.requests.has_responded_since(last));
             if is_over && self.silence.end() {
                 tracing::info!(endpoint, "SQS responds again");
             }
@@ -81,7 +81,7 @@ mod tests {
     async fn a_silence_lasts_to_the_next_response() {
         let (sqs, mut log) = (Sqs::default(), TroubleLog::default());
         for responds in [false, true] {
-            let request = sqs.request("sqs:ReceiveMessage", Duration::ZERO);
+            let request = sqs.requests.begin("sqs:ReceiveMessage", Duration::ZERO);
             tokio::time::advance(Duration::from_secs(5)).await;
             log.note_sqs(&sqs);
             tokio::time::advance(Duration::from_secs(1)).await;

@@ -13,8 +13,7 @@ use super::Started;
 use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
-use super::line::{Figures, Rate, seconds};
-use super::live::on_page;
+use super::line::{Figures, Rate, on_page, seconds};
 use super::trouble;
 use super::trouble_log::TroubleLog;
 use super::verbose::Lines;
@@ -132,8 +131,7 @@ impl View {
         self.screen.is_some() || self.page.is_some()
     }
 
-    /// The last state for the page, with the notes of the end. The depth of the queue would be an old
-    /// one.
+    /// The last state for the page. The depth of the queue would be an old one.
     pub(super) fn end_state(&self, progress: Progress, mode: Mode, notes: &[String]) {
         if let Some(page) = &self.page {
             page.send_modify(|state| {
@@ -147,15 +145,14 @@ impl View {
 
     /// The messages that the worker leaves in the queue, by the last count of SQS. The log has none.
     pub(super) async fn left(&self, started: &Started) -> Option<u64> {
-        if !self.shows_depth() && self.observer.sqs().silence().is_none() {
+        if !self.shows_depth() && self.observer.sqs().requests.silence().is_none() {
             let done = self.observer.calls().succeeded;
             self.depth.ask_at_end(&started.sqs, &started.queue, done).await;
         }
         self.depth.waiting(0, self.observer.calls().succeeded).filter(|left| *left > 0)
     }
 
-    /// The last counts. Messages whose handler succeeded are done, though their batch did not end in
-    /// time.
+    /// Messages whose handler succeeded are done, though their batch did not end in time.
     pub(super) fn last(&self, mut progress: Progress) -> Progress {
         let unsettled = self.observer.calls().succeeded.saturating_sub(progress.completed);
         let unsettled = unsettled.min(progress.not_settled());
@@ -303,7 +300,7 @@ impl View {
         let target = target
             .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
         let sqs = self.observer.sqs();
-        let silence = sqs.silence();
+        let silence = sqs.requests.silence();
         let receiving = if let Some(failing) = sqs.trouble() {
             let (queue, silent) = (started.queue.name(), silence.map(|silence| silence.since));
             Some(trouble::of_receiving(queue, &failing, silent, columns))
