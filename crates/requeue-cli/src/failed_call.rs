@@ -19,40 +19,11 @@ const CONNECTION_REFUSED: &str = "ConnectionRefused";
 const SIGNED_OUT: &str = "SignedOut";
 const PROCESS_FAILED: &str = "CredentialProcess";
 
-/// Codes of credentials whose time is over. Source: the SDKs' lists of errors of expired
-/// credentials; IAM user guide, "Troubleshoot".
-const EXPIRED: [&str; 4] =
-    ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"];
-/// Codes of credentials that AWS does not know. Source: SQS API reference, common errors.
-const UNKNOWN: [&str; 9] = [
-    "IncompleteSignature",
-    "InvalidAccessKeyId",
-    "InvalidClientTokenId",
-    "InvalidSecurity",
-    "InvalidSignatureException",
-    "MissingAuthenticationToken",
-    "MissingAuthenticationTokenException",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-];
-const DENIED: [&str; 5] = [
-    "AccessDenied",
-    "AccessDeniedException",
-    "AuthorizationError",
-    "NotAuthorized",
-    "UnauthorizedOperation",
-];
-const KEY_DENIED: [&str; 2] = ["KmsAccessDenied", "KMS.AccessDeniedException"];
-const NO_QUEUE: [&str; 2] = ["NonExistentQueue", "QueueDoesNotExist"];
 /// The beginning of the code of a response without one, before its status: AWS always has one, a
 /// proxy or another server may not.
 const NO_CODE: &str = "HTTP ";
 /// The code of a response that is not one of AWS, such as a page of HTML.
 pub(crate) const UNREADABLE: &str = "UnreadableAnswer";
-const NO_RESPONSE: [&str; 4] = [CONNECTION_REFUSED, NO_CONNECTION, CONNECTION_LOST, "TimedOut"];
-
-/// Codes of an emulator for an operation that it lacks.
-const NOT_IMPLEMENTED: [&str; 3] = ["InvalidAction", "NotImplemented", "UnknownOperationException"];
 /// A code of this command line: the list is longer than it reads.
 pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
 
@@ -77,25 +48,42 @@ pub(crate) enum Cause {
 
 impl Cause {
     pub(crate) fn of(code: &str) -> Self {
-        let named: [(&[&str], Self); 9] = [
-            (&[NO_CREDENTIALS, SIGNED_OUT, PROCESS_FAILED], Self::NoCredentials),
-            (&EXPIRED, Self::ExpiredCredentials),
-            (&UNKNOWN, Self::UnknownCredentials),
-            (&DENIED, Self::Denied),
-            (&KEY_DENIED, Self::KeyDenied),
-            (&NO_QUEUE, Self::NoQueue),
-            (&NO_RESPONSE, Self::NoResponse),
-            (&NOT_IMPLEMENTED, Self::NotImplemented),
-            (&[TOO_MANY_PAGES], Self::TooManyPages),
-        ];
-        let by_name = named.into_iter().find(|(codes, _)| codes.contains(&code));
         let is_throttled =
             ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"].map(|it| code.contains(it));
-        match by_name {
-            Some((_, cause)) => cause,
-            None if code.starts_with(NO_CODE) || code == UNREADABLE => Self::NotOfAws,
-            None if is_throttled.contains(&true) => Self::Throttled,
-            None => Self::Other,
+        match code {
+            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED => Self::NoCredentials,
+            // Source: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot".
+            "ExpiredToken"
+            | "ExpiredTokenException"
+            | "TokenRefreshRequired"
+            | "RequestExpired" => Self::ExpiredCredentials,
+            // Source: SQS API reference, common errors.
+            "IncompleteSignature"
+            | "InvalidAccessKeyId"
+            | "InvalidClientTokenId"
+            | "InvalidSecurity"
+            | "InvalidSignatureException"
+            | "MissingAuthenticationToken"
+            | "MissingAuthenticationTokenException"
+            | "SignatureDoesNotMatch"
+            | "UnrecognizedClientException" => Self::UnknownCredentials,
+            "AccessDenied"
+            | "AccessDeniedException"
+            | "AuthorizationError"
+            | "NotAuthorized"
+            | "UnauthorizedOperation" => Self::Denied,
+            "KmsAccessDenied" | "KMS.AccessDeniedException" => Self::KeyDenied,
+            "NonExistentQueue" | "QueueDoesNotExist" => Self::NoQueue,
+            CONNECTION_REFUSED | NO_CONNECTION | CONNECTION_LOST | "TimedOut" => Self::NoResponse,
+            // Of an emulator that lacks the operation.
+            "InvalidAction" | "NotImplemented" | "UnknownOperationException" => {
+                Self::NotImplemented
+            }
+            TOO_MANY_PAGES => Self::TooManyPages,
+            UNREADABLE => Self::NotOfAws,
+            _ if code.starts_with(NO_CODE) => Self::NotOfAws,
+            _ if is_throttled.contains(&true) => Self::Throttled,
+            _ => Self::Other,
         }
     }
 

@@ -16,7 +16,7 @@ use requeue::{
 };
 use requeue_lambda::{Config, HttpTarget, TargetRules, TargetUrl};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use crate::document::PolicyArgument;
@@ -84,38 +84,30 @@ fn sample(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let mut config = runtime(Time::Real)?.block_on(Config::load())?;
+    let runtime = || Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let mut config = runtime()?.block_on(Config::load())?;
     arguments.policy.apply_to(&mut config.settings)?;
     let records = read_event(arguments)?;
     if arguments.target {
-        return runtime(Time::Real)?.block_on(target::invoke(arguments, config, records));
+        return runtime()?.block_on(target::invoke(arguments, config, records));
     }
     Stop::end_at_once()?;
-    let Some(target) = arguments.target_url(&config)? else {
-        let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
-        return runtime(time)?.block_on(async {
-            let url = TargetUrl::parse(endpoint::URL)?;
-            let target = HttpTarget::with_connector(url, config.http, Endpoint::default());
+    if let Some(target) = arguments.target_url(&config)? {
+        return runtime()?.block_on(async {
+            let target = HttpTarget::new(target, config.http)?;
             invoke(arguments, config.settings, records, target).await
         });
+    }
+    let runtime = if arguments.is_embedded() {
+        Builder::new_current_thread().enable_all().start_paused(true).build()
+    } else {
+        runtime()
     };
-    runtime(Time::Real)?.block_on(async {
-        let target = HttpTarget::new(target, config.http)?;
+    runtime?.block_on(async {
+        let url = TargetUrl::parse(endpoint::URL)?;
+        let target = HttpTarget::with_connector(url, config.http, Endpoint::default());
         invoke(arguments, config.settings, records, target).await
     })
-}
-
-#[derive(Clone, Copy)]
-enum Time {
-    Real,
-    Virtual,
-}
-
-fn runtime(time: Time) -> std::io::Result<Runtime> {
-    match time {
-        Time::Real => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
-        Time::Virtual => Builder::new_current_thread().enable_all().start_paused(true).build(),
-    }
 }
 
 impl Arguments {
@@ -316,8 +308,7 @@ fn json(outcome: &Outcome, place: &str) -> Value {
     })
 }
 
-/// The beginning of a message id, which tells the messages of a batch apart. The response has whole
-/// ids.
+/// The beginning of a message id. The response has whole ids.
 fn short(id: &str) -> &str {
     &id[..id.floor_char_boundary(8)]
 }

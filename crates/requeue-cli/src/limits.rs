@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Stop::end_at_once()?;
     runtime.block_on(async {
         check(arguments)?;
-        let Limit { policy, table, control } = limit(arguments).await?;
+        let (control, policy, table) = limit(arguments).await?;
         let status = async || control.status().await.map_err(|error| of_table(&table, &error));
         let mut seen = status().await?;
         let is_new = seen.is_new;
@@ -148,13 +148,8 @@ fn of_table(table: &str, error: &TableError) -> Error {
     }
 }
 
-struct Limit {
-    policy: RetryPolicy,
-    table: String,
-    control: LimitControl,
-}
-
-async fn limit(arguments: &Arguments) -> Result<Limit, Error> {
+/// The limit that the arguments name, its policy and the name of its table.
+async fn limit(arguments: &Arguments) -> Result<(LimitControl, RetryPolicy, String), Error> {
     let region = RegionArgument::of(arguments.region.as_deref());
     let (variables, name, sdk) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), String::new(), sdk::config().await),
@@ -186,7 +181,7 @@ async fn limit(arguments: &Arguments) -> Result<Limit, Error> {
         .into());
     }
     let control = of(&shared, &policy, scope, arguments.key.as_deref())?;
-    Ok(Limit { policy, table: table.clone(), control })
+    Ok((control, policy, table.clone()))
 }
 
 fn of(

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::Effective;
-use super::settings::Host;
 use crate::Error;
 use crate::document::{Document, PolicyName};
 
@@ -36,7 +35,7 @@ impl EffectivePolicy {
     pub(super) fn of(
         variables: &BTreeMap<String, String>,
         given: Option<PolicyName>,
-        host: &Host,
+        is_function: bool,
     ) -> Result<Self, Error> {
         let variable = variables.get("REQUEUE_POLICY");
         let (name, place) = match (given, variable) {
@@ -45,7 +44,7 @@ impl EffectivePolicy {
                 let name: PolicyName = text.parse()?;
                 if let PolicyName::File(path) = &name {
                     let path = path.display().to_string();
-                    if path.starts_with("arn:") || matches!(host, Host::Function(_)) {
+                    if path.starts_with("arn:") || is_function {
                         return Ok(Self::elsewhere(path));
                     }
                 }

@@ -12,7 +12,6 @@ mod effective_policy;
 mod settings;
 
 use effective_policy::EffectivePolicy;
-use settings::Host;
 
 use crate::document::{InvalidDocument, PolicyName};
 use crate::function::DeployedFunction;
@@ -70,25 +69,29 @@ fn print(
     given: Option<PolicyName>,
     as_json: bool,
 ) -> Result<(), Error> {
-    let (variables, host) = match &arguments.function {
-        None => (environment::variables(PREFIX).collect(), Host::Worker),
+    let (variables, function) = match &arguments.function {
+        None => (environment::variables(PREFIX).collect(), None),
         Some(name) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             Stop::end_at_once()?;
             let region = RegionArgument::of(arguments.region.as_deref());
             let (variables, name, _) = runtime.block_on(of_function(&region, name))?;
-            (variables, Host::Function(name))
+            (variables, Some(name))
         }
     };
     let mut checked = variables.clone();
     let is_replaced = given.is_some();
-    let policy = EffectivePolicy::of(&variables, given, &host)?;
+    let policy = EffectivePolicy::of(&variables, given, function.is_some())?;
     if !policy.is_here() || is_replaced {
         checked.remove("REQUEUE_POLICY");
     }
     Config::from_vars_without_secrets(checked)?;
-    let settings = settings::effective(&variables, &host);
-    if as_json { output::json(&json(&host, &settings, &policy)) } else { show(&settings, &policy) }
+    let settings = settings::effective(&variables, function.as_deref());
+    if as_json {
+        output::json(&json(function.as_deref(), &settings, &policy))
+    } else {
+        show(&settings, &policy)
+    }
 }
 
 fn is_setting((name, value): &(String, String)) -> bool {
@@ -116,17 +119,14 @@ pub(crate) async fn of_function(
     Ok((variables.into_iter().filter(is_setting).collect(), name, sdk))
 }
 
-fn json(host: &Host, settings: &[Effective], policy: &EffectivePolicy) -> Value {
+fn json(function: Option<&str>, settings: &[Effective], policy: &EffectivePolicy) -> Value {
     let each = |values: &[Effective], name: &str| -> Vec<Value> {
         let one = |of: &Effective| json!({ name: of.name, "value": of.value, "origin": of.origin });
         values.iter().map(one).collect()
     };
     let values = each(&policy.values, "key");
     json!({
-        "function": match host {
-            Host::Worker => None,
-            Host::Function(name) => Some(name),
-        },
+        "function": function,
         "settings": each(settings, "name"),
         "policy": { "document": policy.name, "note": policy.note, "values": values },
     })

@@ -7,11 +7,6 @@ use serde_json::{Map, Value};
 
 use super::{Effective, PREFIX};
 
-pub(super) enum Host {
-    Worker,
-    Function(String),
-}
-
 /// The parts of a value that may be shown.
 #[derive(Clone, Copy)]
 enum Shown {
@@ -66,32 +61,34 @@ const SETTINGS: [(&str, &str, Shown); 35] = [
     ("SERVICE", "the function's name; requeue elsewhere", Whole),
 ];
 
-pub(super) fn effective(variables: &BTreeMap<String, String>, host: &Host) -> Vec<Effective> {
+pub(super) fn effective(
+    variables: &BTreeMap<String, String>,
+    function: Option<&str>,
+) -> Vec<Effective> {
     let setting = |(name, default, shown): (&str, &str, Shown)| {
         let name = format!("{PREFIX}{name}");
         let (value, origin) = match variables.get(&name) {
             Some(value) => (shown.part_of(value), "environment variable"),
-            None => (host.default_of(&name, default), "default"),
+            None => (default_of(function, &name, default), "default"),
         };
         Effective { name, value: value.into(), origin: origin.to_owned() }
     };
     SETTINGS.into_iter().map(setting).collect()
 }
 
-impl Host {
-    fn default_of(&self, name: &str, default: &str) -> String {
-        let value = match (self, name) {
-            (Self::Function(function), "REQUEUE_NAMESPACE" | "REQUEUE_SERVICE") => function,
-            (Self::Function(_), "REQUEUE_METRICS") => "emf",
-            (Self::Function(_), "REQUEUE_DEAD_LETTER") => "redrive",
-            (Self::Worker, "REQUEUE_DEAD_LETTER") => "annotate",
-            (Self::Worker, "REQUEUE_NAMESPACE") => "empty",
-            (Self::Worker, "REQUEUE_SERVICE") => "requeue",
-            (Self::Worker, "REQUEUE_METRICS") => "off",
-            _ => default,
-        };
-        value.replace(',', "")
-    }
+/// The default in a worker, or in the function of this name.
+fn default_of(function: Option<&str>, name: &str, default: &str) -> String {
+    let value = match (function, name) {
+        (Some(function), "REQUEUE_NAMESPACE" | "REQUEUE_SERVICE") => function,
+        (Some(_), "REQUEUE_METRICS") => "emf",
+        (Some(_), "REQUEUE_DEAD_LETTER") => "redrive",
+        (None, "REQUEUE_DEAD_LETTER") => "annotate",
+        (None, "REQUEUE_NAMESPACE") => "empty",
+        (None, "REQUEUE_SERVICE") => "requeue",
+        (None, "REQUEUE_METRICS") => "off",
+        _ => default,
+    };
+    value.replace(',', "")
 }
 
 impl Shown {
@@ -152,7 +149,7 @@ mod tests {
             ("REQUEUE_TARGET_URL", "https://user:s3cret@example.com/hooks/s3cret?token=s3cret"),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        for setting in effective(&variables, &Host::Worker) {
+        for setting in effective(&variables, None) {
             assert!(
                 !setting.value.to_string().contains("s3cret"),
                 "{}: {}",

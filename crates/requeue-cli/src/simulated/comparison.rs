@@ -76,8 +76,7 @@ impl Figures {
 pub(crate) struct Comparison<T>(Vec<(Run<()>, Figures, T)>);
 
 impl<T> Comparison<T> {
-    /// For a command: says first what is simulated. It has a line of progress, and goes on until a
-    /// signal ends the process.
+    /// For a command: says first what is simulated, and goes on until a signal ends the process.
     pub(crate) fn shown<S>(
         arguments: &SimulationArguments,
         head: &str,
