@@ -242,8 +242,7 @@ fn summary(policy: &RetryPolicy) -> String {
     rows.text()
 }
 
-/// `maxRetries 30 of rate-limit has no effect: …`, for each class whose limit exceeds that of the
-/// policy.
+/// `maxRetries 30 of rate-limit has no effect: …`, for each class whose own limit is out of reach.
 fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     let all = policy.max_retries;
     RETRIED_CLASSES.into_iter().filter_map(move |class| {

@@ -56,8 +56,7 @@ const VISIBILITY_TIMEOUT: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
 const POLL: Duration = Duration::from_secs(20);
 
-/// The kinds of messages: the share of a hundred, the response, and the number of times (0 means
-/// always).
+/// The share of a hundred, the response, and how often it is given (0 is always).
 const MIX: [(u32, ResponseKind, u32); 10] = [
     (52, ResponseKind::Ok, 0),
     (9, ResponseKind::RateLimit, 1),

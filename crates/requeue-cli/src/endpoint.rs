@@ -76,8 +76,7 @@ pub(crate) enum ResponseKind {
 }
 
 impl ResponseKind {
-    /// All responses in the order of the demo's table, with their words in a message and in that
-    /// table.
+    /// In the order of the demo's table, with their words in a message and in that table.
     pub(crate) const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Ok, "ok", "200"),
         (Self::RateLimit, "rate-limit", "429, Retry-After"),

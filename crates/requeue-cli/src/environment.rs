@@ -33,8 +33,7 @@ pub(crate) fn value(name: &str) -> Option<String> {
     Some(value).filter(|value| !value.is_empty())
 }
 
-/// Replaces this process by the same program with the same arguments, with one variable set and
-/// these removed. Returns only the error.
+/// Replaces this process by itself, with one variable set and these removed. Returns the error.
 pub(crate) fn begin_anew((name, value): (&str, &str), removed: &[&str]) -> io::Error {
     let program = match env::current_exe() {
         Ok(program) => program,
@@ -75,8 +74,7 @@ pub(crate) fn endpoint_variable_of(service: &str) -> String {
     format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
 }
 
-/// The variable that sets the endpoint of a service, in the order in which the SDK reads them, and
-/// its value.
+/// The variable that sets the endpoint of a service, as the SDK finds it, and its value.
 pub(crate) fn endpoint_variable(service: &str) -> Option<(String, String)> {
     [endpoint_variable_of(service), "AWS_ENDPOINT_URL".to_owned()]
         .into_iter()

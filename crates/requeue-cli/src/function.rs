@@ -162,8 +162,7 @@ pub(crate) struct LogEvent {
     pub(crate) message: String,
 }
 
-/// The lines of a log group since this time, in milliseconds since 1970: those that match the filter
-/// pattern, or all.
+/// The lines of a log group since this time in milliseconds: those that match the pattern, or all.
 pub(crate) async fn log_events(
     sdk: &SdkConfig,
     group: &str,

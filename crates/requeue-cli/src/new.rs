@@ -255,8 +255,7 @@ fn is_checkout(path: &Path) -> bool {
     path.join("Cargo.toml").is_file() && path.join("crates/requeue-lambda").is_dir()
 }
 
-/// The text of `Cargo.toml` with the new name, and with paths or versions that work outside the
-/// repository.
+/// `Cargo.toml` with the new name, and with paths or versions that work outside the repository.
 fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> String {
     let text = text.replace(&format!("name = \"{example}\""), &format!("name = \"{name}\""));
     match dependency {

@@ -18,8 +18,7 @@ use serde::Serialize;
 use crate::table::{columns, wrapped};
 use crate::{examples, progress};
 
-/// Writes a text to the standard output without control characters; the value is a `Result<(),
-/// Unwritten>`.
+/// Writes a text to the standard output without control characters.
 macro_rules! out {
     ($($arguments:tt)*) => {
         $crate::output::write(&requeue::printable::text(&format!($($arguments)*)))
@@ -140,8 +139,7 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     }
 }
 
-/// Prints help, version, or the error in the arguments. If an argument is missing, the example of
-/// the command shows it.
+/// Prints help, version, or the error in the arguments, with an example if one is missing.
 pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
     let printed = usage.print().and_then(|()| io::stdout().flush());
     if let Some(example) = example.filter(|_| usage.kind() == ErrorKind::MissingRequiredArgument) {

@@ -339,8 +339,7 @@ pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
     written
 }
 
-/// Removes the line before the process ends itself. If that leaves something behind, the last counts
-/// stay, with words about it.
+/// Removes the line before the process ends. If that leaves something behind, the counts stay.
 pub(crate) fn leave(left_behind: Option<String>) {
     terminal::for_a_moment(move || {
         let line = remove();

@@ -105,8 +105,7 @@ pub(crate) struct FoundQueue {
 }
 
 impl QueueName {
-    /// Finds the queue that this option names; a name costs a request. `region` counts if the URL
-    /// has none.
+    /// A name costs a request. `region` counts if the URL has none.
     pub(crate) async fn find(
         &self,
         option: &str,

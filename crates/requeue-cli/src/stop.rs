@@ -71,8 +71,7 @@ impl Stop {
         Self::listen_and(Duration::MAX, || {})
     }
 
-    /// The first signal ends the process, until [`defer_end`](Self::defer_end): there is nothing to
-    /// clean up but the line of progress.
+    /// The first signal ends the process, until [`defer_end`](Self::defer_end).
     pub(crate) fn end_at_once() -> io::Result<Self> {
         Ok(Self::listen()?.ending_at_first())
     }
@@ -93,8 +92,7 @@ impl Stop {
         self.ends_at_first.store(false, Ordering::Relaxed);
     }
 
-    /// What a second signal leaves from now on, as the command then says. `{until}` stands for the
-    /// time until which messages stay hidden.
+    /// What a second signal leaves from now on; `{until}` stands for the time.
     pub(crate) fn leaves(&self, text: impl Into<Cow<'static, str>>) {
         self.left_behind.lock().text = text.into();
     }
@@ -110,8 +108,7 @@ impl Stop {
         left.visibility = Some(visibility);
     }
 
-    /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
-    /// runs `before_end` and ends the process.
+    /// The second signal, or the end of `limit` after the first, runs `before_end` and ends all.
     pub(crate) fn listen_and(
         limit: Duration,
         before_end: impl FnOnce() + Send + 'static,

@@ -26,8 +26,7 @@ const USUAL_COLUMNS: usize = 80;
 pub(crate) struct Screen(Arc<Mutex<Vec<String>>>);
 
 impl Screen {
-    /// Draws these lines instead of the earlier ones, in one write, since the log shares the
-    /// terminal.
+    /// Replaces the lines in one write, since the log shares the terminal.
     pub(crate) fn draw(&self, lines: Vec<String>) {
         let mut drawn = self.0.lock();
         let cleared = cleared(&drawn, width());

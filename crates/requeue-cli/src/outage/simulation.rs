@@ -161,8 +161,7 @@ impl OutageRun<'_> {
         })
     }
 
-    /// `open_since` is the time at which the environment deferred a message for its circuit, unless
-    /// a call succeeded since then.
+    /// `open_since`: when the environment deferred a message for its circuit, if none worked since.
     fn note(&self, report: &Report, open_since: &mut Option<Instant>) {
         let mut counts = self.counts.borrow_mut();
         for outcome in &report.outcomes {

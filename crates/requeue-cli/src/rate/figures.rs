@@ -24,8 +24,7 @@ pub(super) struct RunCounts {
     pub(super) table_requests: Option<u64>,
 }
 
-/// `late` are the messages that do not count for the order, and `waits` those of the messages of
-/// other tenants.
+/// `late` messages do not count for the order, and `waits` are those of other tenants.
 pub(super) fn of(
     calls: &Calls,
     arguments: &Arguments,

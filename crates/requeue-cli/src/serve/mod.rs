@@ -151,7 +151,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
         watched.follow_arrivals(&sqs.embedded, &sqs.queues);
-        tokio::spawn(sqs.counted(watched, "queue"));
+        tokio::spawn(watched.keep_counting("queue", &sqs));
     }
     sqs.show(Some(&listener))?;
     if let Some(page) = &page {
@@ -189,7 +189,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
-        tokio::spawn(sqs.counted(watched, "function"));
+        tokio::spawn(watched.keep_counting("function", &sqs));
     }
     sqs.show(endpoint.as_ref())?;
     arguments.show_function()?;

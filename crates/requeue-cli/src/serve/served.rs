@@ -62,15 +62,6 @@ impl ServedSqs {
         Ok(Self { embedded, server, queues })
     }
 
-    /// Tells the page the counts of the queues, until the command ends.
-    pub(super) fn counted(
-        &self,
-        watched: Watched,
-        source: &'static str,
-    ) -> impl Future<Output = ()> + use<> {
-        watched.keep_counting(source, self.embedded.clone(), self.queues.clone())
-    }
-
     pub(super) async fn site(&self, watched: Option<&Watched>) -> Result<Site, Error> {
         let mut dead_letters = Vec::new();
         for ServedQueue { queue, dead_letters: of } in &self.queues {

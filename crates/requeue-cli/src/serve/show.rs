@@ -81,8 +81,7 @@ fn delays(delays: &[u64]) -> String {
     }
 }
 
-/// A message in the dead-letter queue: the id of its first delivery, and the reason in its body. Its
-/// queue is named if there are several.
+/// The id of the first delivery and the reason, and the queue if there are several.
 pub(super) fn dead_letter(message: &MessageView, queue: Option<&str>) {
     let dead = DeadLetter::read(&message.body);
     let why = match (dead.reason(), dead.detail()) {

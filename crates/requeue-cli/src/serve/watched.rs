@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::interval;
 
-use super::served::ServedQueue;
+use super::served::{ServedQueue, ServedSqs};
 use crate::observe::{Event, Events, Ids, Kind, of_body};
 use crate::ui::{LiveState, live_routes};
 
@@ -42,30 +42,32 @@ impl Watched {
     }
 
     /// Tells the counts of the queues again and again. `source` names the events' source.
-    pub(super) async fn keep_counting(
+    pub(super) fn keep_counting(
         self,
         source: &'static str,
-        sqs: EmbeddedSqs,
-        queues: Vec<ServedQueue>,
-    ) {
-        let number = |queue: &QueueArn, name: &str| -> Option<u64> {
-            sqs.attributes(queue).ok()?.get(name)?.parse().ok()
-        };
-        // Of all queues together.
-        let count = |name| queues.iter().map(|served| number(&served.queue, name)).sum();
-        let names: Vec<&str> = queues.iter().map(|served| served.queue.name()).collect();
-        let mut ticks = interval(LOOK);
-        loop {
-            ticks.tick().await;
-            self.state.send_replace(LiveState {
-                source,
-                queue: names.join(", "),
-                waiting: count(WAITING),
-                in_flight: count("ApproximateNumberOfMessagesNotVisible"),
-                delayed: count("ApproximateNumberOfMessagesDelayed"),
-                dead: queues.iter().map(|served| number(&served.dead_letters, WAITING)).sum(),
-                ..LiveState::default()
-            });
+        ServedSqs { embedded, queues, .. }: &ServedSqs,
+    ) -> impl Future<Output = ()> + use<> {
+        let (sqs, queues) = (embedded.clone(), queues.clone());
+        async move {
+            let number = |queue: &QueueArn, name: &str| -> Option<u64> {
+                sqs.attributes(queue).ok()?.get(name)?.parse().ok()
+            };
+            // Of all queues together.
+            let count = |name| queues.iter().map(|served| number(&served.queue, name)).sum();
+            let names: Vec<&str> = queues.iter().map(|served| served.queue.name()).collect();
+            let mut ticks = interval(LOOK);
+            loop {
+                ticks.tick().await;
+                self.state.send_replace(LiveState {
+                    source,
+                    queue: names.join(", "),
+                    waiting: count(WAITING),
+                    in_flight: count("ApproximateNumberOfMessagesNotVisible"),
+                    delayed: count("ApproximateNumberOfMessagesDelayed"),
+                    dead: queues.iter().map(|served| number(&served.dead_letters, WAITING)).sum(),
+                    ..LiveState::default()
+                });
+            }
         }
     }
 }

@@ -19,8 +19,7 @@ use crate::table::{clock_time, moment, thousands};
 
 const MAX_RESULTS: usize = 20;
 
-/// A place for one job. It keeps the latest one and the results before it, so that each browser can
-/// follow the job and see its result.
+/// A place for one job, which keeps the latest one and the results before it for each browser.
 #[derive(Clone, Default)]
 pub(super) struct JobPlace(Arc<Mutex<Jobs>>);
 
@@ -113,8 +112,7 @@ impl JobPlace {
         }
     }
 
-    /// Stops the job and waits for its end, as a command of the terminal does after Ctrl-C. Returns a
-    /// line for each result, the newest last.
+    /// Stops the job and waits for its end. Returns a line for each result, the newest last.
     pub(super) async fn end(&self) -> Vec<String> {
         self.0.lock().is_closed = true;
         let _ = self.stop();

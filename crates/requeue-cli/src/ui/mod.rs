@@ -175,8 +175,7 @@ impl Page {
         output::note(format_args!("page          {}", self.server.url()));
     }
 
-    /// Ends the jobs of the page after the stop, and serves the page until `last` is over too.
-    /// Returns a line for each result.
+    /// Ends the jobs after the stop, serves until `last` is over, and returns a line for each result.
     pub(crate) async fn run(
         self,
         stop: impl Future<Output = ()>,

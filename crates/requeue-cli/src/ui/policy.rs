@@ -20,8 +20,7 @@ use crate::document::Document;
 use crate::schedule::{self, Schedule, chart};
 use crate::{Error, check, document, outage, rate};
 
-/// The options of a command line that the page may set, with the greatest number of each. Paths are
-/// not among them.
+/// The options that the page may set, with the greatest number of each. Paths are not among them.
 type Allowed = &'static [(&'static str, u64)];
 
 const SCHEDULE: Allowed = &[

@@ -76,8 +76,7 @@ impl Server {
         self.guard.url()
     }
 
-    /// Serves until the stop, and a page that was opened for a second more. Returns the value of the
-    /// stop.
+    /// Serves until the stop, and an opened page a second longer. Returns the value of the stop.
     pub(super) async fn run<T>(self, router: Router, stop: impl Future<Output = T>) -> T {
         let router = router.fallback(async || {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
