@@ -1,5 +1,5 @@
 //! The documents agree with the code: times, costs, outputs, and the tests that hold each guarantee.
-//! The pages of `docs/reference/` have `reference.rs`.
+//! The pages of `docs/reference/` have `reference.rs` and `reference_output.rs`.
 
 use std::fs;
 use std::path::Path;

@@ -28,6 +28,7 @@ mod documents_words;
 mod rate;
 mod recipes;
 mod reference;
+mod reference_output;
 mod schedule;
 mod serve;
 mod shell;
