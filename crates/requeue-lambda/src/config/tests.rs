@@ -294,7 +294,7 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
 
 #[test]
 fn a_proxy_is_refused_where_the_target_needs_it() {
-    let target: TargetUrl = "https://example.com/".parse().expect("it is valid");
+    let target = TargetUrl::parse("https://example.com/").expect("it is valid");
     let told =
         Proxy::new("socks5://proxy", "").to(&target).expect_err("it is no HTTP proxy").to_string();
     let invalid = || Err(refused(&[&told]));

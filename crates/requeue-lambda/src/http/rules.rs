@@ -31,13 +31,8 @@ use super::TargetUrlError;
 pub struct TargetRules {
     pub(super) allows_http: bool,
     allows_link_local: bool,
-    runtime_api: Option<RuntimeApi>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct RuntimeApi {
-    host: String,
-    port: u16,
+    /// Its host and its port.
+    runtime_api: Option<(String, u16)>,
 }
 
 impl TargetRules {
@@ -61,10 +56,9 @@ impl TargetRules {
     pub fn runtime_api(self, authority: &str) -> Self {
         // Emulators of Lambda append a path to it.
         let authority = authority.split('/').next().unwrap_or_default();
-        let parts = authority
-            .rsplit_once(':')
-            .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
-        Self { runtime_api: parts.map(|(host, port)| RuntimeApi { host, port }), ..self }
+        let parts = authority.rsplit_once(':');
+        let parts = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        Self { runtime_api: parts, ..self }
     }
 
     /// The reason to refuse `host`, as far as its text shows one.
@@ -73,10 +67,10 @@ impl TargetRules {
             Some(address) => self.check(address, port),
             None if is_unusual_address(host) => Err(TargetUrlError::Address),
             None => {
-                let is_api =
-                    |api: &RuntimeApi| api.port == port && api.host.eq_ignore_ascii_case(host);
-                let is_refused =
-                    !self.allows_link_local && self.runtime_api.as_ref().is_some_and(is_api);
+                let is_api = self.runtime_api.as_ref().is_some_and(|(api, its_port)| {
+                    *its_port == port && api.eq_ignore_ascii_case(host)
+                });
+                let is_refused = is_api && !self.allows_link_local;
                 if is_refused { Err(TargetUrlError::RuntimeApi) } else { Ok(()) }
             }
         }
@@ -90,16 +84,11 @@ impl TargetRules {
         if is_link_local(address) {
             return Err(TargetUrlError::LinkLocal);
         }
-        let is_api = |api: &RuntimeApi| {
-            let same =
-                |other| other == address || is_this_machine(other) && is_this_machine(address);
-            api.port == port && literal(&api.host).map(canonical).is_some_and(same)
-        };
-        if self.runtime_api.as_ref().is_some_and(is_api) {
-            Err(TargetUrlError::RuntimeApi)
-        } else {
-            Ok(())
-        }
+        let same = |other| other == address || is_this_machine(other) && is_this_machine(address);
+        let is_api = self.runtime_api.as_ref().is_some_and(|(api, its_port)| {
+            *its_port == port && literal(api).map(canonical).is_some_and(same)
+        });
+        if is_api { Err(TargetUrlError::RuntimeApi) } else { Ok(()) }
     }
 }
 

@@ -1,7 +1,6 @@
 //! The URL of the target, checked once.
 
 use std::fmt;
-use std::str::FromStr;
 
 use ::http::HeaderValue;
 use ::http::uri::{PathAndQuery, Scheme, Uri};
@@ -128,14 +127,6 @@ impl Address {
 /// Names are not resolved, so only hosts that evidently stay on this machine count.
 fn is_loopback(host: &str) -> bool {
     literal(host).is_some_and(|address| address.is_loopback())
-}
-
-impl FromStr for TargetUrl {
-    type Err = TargetUrlError;
-
-    fn from_str(text: &str) -> Result<Self, TargetUrlError> {
-        Self::parse(text)
-    }
 }
 
 impl fmt::Display for TargetUrl {
