@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// All arguments, the program's name first.
@@ -21,10 +21,6 @@ pub(crate) fn variables(prefix: &str) -> impl Iterator<Item = (String, String)> 
         let value = value.to_string_lossy().into_owned();
         (!value.is_empty()).then_some((name, value))
     })
-}
-
-pub(crate) fn directory() -> io::Result<PathBuf> {
-    env::current_dir()
 }
 
 /// The value of a variable. An empty one counts as unset.

@@ -125,8 +125,11 @@ pub(crate) fn short_id(id: &str) -> String {
 
 /// Milliseconds since 1970.
 pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The beginning of a text that somebody else chose, in printable characters.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Observer;
 use super::downstream::{is_answer, is_response};
-use super::event::{Event, Ids, Kind};
+use super::event::{Event, Ids, Kind, millis};
 
 /// From so many receives on, the library handles the messages of a batch one after the other. See
 /// `docs/project/guarantees.md`, "A message that ends the process".
@@ -142,8 +142,7 @@ impl Call {
     }
 
     fn ended(&self) -> Event {
-        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Event { elapsed_ms: Some(elapsed), ..self.event(Kind::Ended) }
+        Event { elapsed_ms: Some(millis(self.began.elapsed())), ..self.event(Kind::Ended) }
     }
 
     fn event(&self, kind: Kind) -> Event {

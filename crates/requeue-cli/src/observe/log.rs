@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use requeue::{FailureClass, LogLines, Observer, Outcome};
+use requeue::{FailureClass, LogLines, Outcome};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::event::{Event, Ids, Kind};
+use super::Observer;
+use super::event::{Event, Ids, Kind, millis};
 use super::sqs::may_be_carried_out;
-use super::{Causes, Events, Sqs};
 
 const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
@@ -81,9 +81,7 @@ impl LogLine {
             delay_seconds: outcome.disposition.wait().map(|wait| wait.total().as_secs()),
             detail: outcome.detail.clone(),
             settlement: text(outcome.settlement.as_str()),
-            elapsed_ms: outcome
-                .elapsed
-                .map(|elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)),
+            elapsed_ms: outcome.elapsed.map(millis),
             code: outcome.settlement.code().and_then(text),
             ..Self::default()
         }
@@ -196,85 +194,60 @@ pub(crate) enum TroubleLines {
     Rare,
 }
 
-/// Hears the events of a worker: it counts causes and trouble, publishes the events, and leaves to
-/// the log those that no terminal shows.
-pub(crate) struct WorkerEvents {
-    events: Option<Events>,
-    sqs: Sqs,
-    causes: Causes,
-    lines: TroubleLines,
-    receiving: Mutex<RareLines>,
-    extending: Mutex<RareLines>,
-}
-
-impl WorkerEvents {
-    pub(crate) fn new(
-        events: Option<Events>,
-        sqs: Sqs,
-        causes: Causes,
-        lines: TroubleLines,
-    ) -> Self {
-        let (receiving, extending) = Default::default();
-        Self { events, sqs, causes, lines, receiving, extending }
-    }
-
+impl Observer {
     /// Notes an outcome. The terminal has one line for all messages that were not settled.
     fn settled(&self, outcome: &Outcome) -> bool {
         if outcome.simply_completed() {
             return false;
         }
         let line = LogLine::of(outcome);
-        if let Some(event) = line.event(self.sqs.max_receives()) {
-            self.causes.note(&event, line.undone().is_some());
-            self.publish(event);
+        if let Some(event) = line.event(self.sqs().max_receives()) {
+            self.0.causes.lock().note(&event, line.undone().is_some());
+            self.tell(|| event);
         }
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
-        self.sqs.not_settled(Some(code), id, 1);
-        self.lines == TroubleLines::Rare
+        self.sqs().not_settled(Some(code), id, 1);
+        self.logs_requests()
     }
 
-    fn publish(&self, event: Event) {
-        if let Some(events) = &self.events {
-            events.publish(event);
-        }
-    }
-
+    /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
-        self.lines == TroubleLines::Rare && lines.lock().is_due()
+        self.logs_requests() && lines.lock().is_due()
     }
 }
 
-impl Observer for WorkerEvents {
+/// Counts causes and trouble of a worker, publishes its events, and leaves to the log those that no
+/// terminal shows.
+impl requeue::Observer for Observer {
     fn observe(&self, event: &requeue::Event<'_>) {
         use requeue::Event as Heard;
         let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
         let is_logged = match *event {
             Heard::Settled(outcome) => self.settled(outcome),
             Heard::CircuitOpened { cause, .. } => {
-                let opened = Event::now(Kind::CircuitOpened, Ids::default());
-                self.publish(opened.reason(Some(cause)));
+                self.tell(|| Event::now(Kind::CircuitOpened, Ids::default()).reason(Some(cause)));
                 true
             }
             Heard::CircuitClosed { .. } => {
-                self.publish(Event::now(Kind::CircuitClosed, Ids::default()));
+                self.tell(|| Event::now(Kind::CircuitClosed, Ids::default()));
                 true
             }
             Heard::ReceivingFailed { endpoint, code, pause, .. } => {
-                self.sqs.failed(endpoint.unwrap_or_default(), code, pause);
-                self.is_due(&self.receiving)
+                self.sqs().failed(endpoint.unwrap_or_default(), code, pause);
+                self.is_due(&self.0.receiving)
             }
             Heard::ReceivingWorks { .. } => {
-                self.sqs.works();
-                self.receiving.lock().end()
+                self.sqs().works();
+                self.0.receiving.lock().end()
             }
             Heard::NotExtended { code, messages, .. } => {
-                self.sqs.not_settled(Some(code), None, number(messages));
-                self.is_due(&self.extending)
+                self.sqs().not_settled(Some(code), None, number(messages));
+                self.is_due(&self.0.extending)
             }
             Heard::NotDeleted { messages, .. } => {
-                self.sqs.not_settled(None, None, number(messages));
-                self.lines == TroubleLines::Rare
+                self.sqs().not_settled(None, None, number(messages));
+                self.logs_requests()
             }
             _ => true,
         };

@@ -19,11 +19,9 @@ mod sqs;
 mod stream;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
-pub(crate) use event::{Event, Ids, Kind, epoch_millis};
+pub(crate) use event::{Event, Ids, Kind, epoch_millis, millis};
 pub(crate) use handler::Observed;
-pub(crate) use log::{
-    LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines, WorkerEvents,
-};
+pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
 pub(crate) use message_line::{brief, message_line};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
@@ -32,7 +30,7 @@ pub(crate) use stream::{Events, Reader};
 /// The library's words for a call whose time was over.
 const NO_RESPONSE: &str = "no response in time";
 
-/// Where the adapters tell what they see.
+/// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Inner>);
 
@@ -43,6 +41,10 @@ struct Inner {
     calls: Mutex<Calls>,
     downstream: Mutex<Downstream>,
     sqs: Sqs,
+    causes: Mutex<Causes>,
+    /// The lines about failing receives, and about messages that are not extended.
+    receiving: Mutex<RareLines>,
+    extending: Mutex<RareLines>,
     /// The seconds to come in which a message is due.
     due: Mutex<BTreeSet<u64>>,
     lines: TroubleLines,
@@ -63,8 +65,8 @@ pub(crate) struct Calls {
 }
 
 impl Observer {
-    pub(crate) fn new(events: Option<Events>, sqs: Sqs, lines: TroubleLines) -> Self {
-        Self(Arc::new(Inner { events, sqs, lines, ..Inner::default() }))
+    pub(crate) fn new(events: Option<Events>, lines: TroubleLines) -> Self {
+        Self(Arc::new(Inner { events, lines, ..Inner::default() }))
     }
 
     fn is_read(&self) -> bool {
@@ -125,6 +127,10 @@ impl Observer {
         &self.0.sqs
     }
 
+    pub(crate) fn causes(&self) -> Causes {
+        self.0.causes.lock().clone()
+    }
+
     fn due_in(&self, delay: Duration) {
         let (mut due, now) = self.due_from_now();
         due.insert(now.saturating_add(delay.as_secs()));
@@ -152,12 +158,9 @@ impl Observer {
 const MAX_REASONS: usize = 100;
 const OTHERS: &str = "other reasons";
 
-/// Why messages are retried, dead-lettered and left to SQS, by reason; its clones are the same.
+/// Why messages are retried, dead-lettered and left to SQS since the start, counted by reason.
 #[derive(Clone, Default)]
-pub(crate) struct Causes(Arc<Mutex<Counted>>);
-
-#[derive(Clone, Default)]
-pub(crate) struct Counted {
+pub(crate) struct Causes {
     pub(crate) dead_lettered: BTreeMap<String, u64>,
     pub(crate) retried: BTreeMap<String, u64>,
     /// Of messages that SQS keeps, though Requeue meant to send a copy or to hide them.
@@ -165,21 +168,16 @@ pub(crate) struct Counted {
 }
 
 impl Causes {
-    pub(super) fn note(&self, event: &Event, is_undone: bool) {
-        let mut counted = self.0.lock();
+    fn note(&mut self, event: &Event, is_undone: bool) {
         let reasons = match event.kind {
-            Kind::DeadLettered => &mut counted.dead_lettered,
-            Kind::Requeued => &mut counted.retried,
-            Kind::Released if is_undone => &mut counted.left,
+            Kind::DeadLettered => &mut self.dead_lettered,
+            Kind::Requeued => &mut self.retried,
+            Kind::Released if is_undone => &mut self.left,
             _ => return,
         };
         let reason = event.reason.as_deref().unwrap_or("no reason given");
         let is_known = reasons.contains_key(reason) || reasons.len() < MAX_REASONS;
         *reasons.entry(if is_known { reason } else { OTHERS }.to_owned()).or_default() += 1;
-    }
-
-    pub(crate) fn counted(&self) -> Counted {
-        self.0.lock().clone()
     }
 }
 

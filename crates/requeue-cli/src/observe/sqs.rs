@@ -1,7 +1,6 @@
 //! SQS, by the requests and the log of the worker: whether it responds, whether receiving fails and
 //! when the worker tries again, and how many messages it could not settle.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,10 +35,10 @@ const CONNECTED: Duration = Duration::from_secs(1);
 
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
-/// The state of SQS; its clones are the same.
-#[derive(Clone, Default)]
+/// The state of SQS.
+#[derive(Default)]
 pub(crate) struct Sqs {
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
     pub(crate) requests: Requests,
 }
 

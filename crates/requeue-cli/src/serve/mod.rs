@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::OptionFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use requeue::embedded::Server;
@@ -25,7 +26,7 @@ use crate::local_function::{
 use crate::observe::Events;
 use crate::output::outln;
 use crate::stop::Stop;
-use crate::ui::{self, BesideArguments};
+use crate::ui::BesideArguments;
 use crate::{Error, output};
 
 mod poller;
@@ -159,7 +160,8 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     // Only a signal stops them, by ending the process.
     let (_never, stop) = Stop::by_hand();
-    tokio::join!(serve_endpoint(listener), ui::run_if_any(page, stop.told(), ready(())));
+    let page = OptionFuture::from(page.map(|page| page.run(stop.told(), ready(()))));
+    tokio::join!(serve_endpoint(listener), page);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::function::{DeployedFunction, LogEvent, log_events};
-use crate::observe::{Event, Events, Kind, LogLine, epoch_millis};
+use crate::observe::{Event, Events, Kind, LogLine, epoch_millis, millis};
 use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
 
@@ -146,8 +146,4 @@ fn count(counts: &mut LiveCounts, line: &str) {
     counts.retried += value("Requeued");
     counts.deferred += value("Deferred") + value("Released");
     counts.dead += value("DeadLettered");
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::server;
-use crate::observe::{Events, Reader};
+use crate::observe::{Events, Reader, millis};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,7 +85,7 @@ pub(crate) struct LivePause {
 impl Serialize for LivePause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (scope, why) = (self.scope.to_string(), self.why.as_str());
-        let rest = u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX);
+        let rest = millis(self.rest);
         json!({ "scope": scope, "why": why, "restMs": rest, "reason": self.reason })
             .serialize(serializer)
     }

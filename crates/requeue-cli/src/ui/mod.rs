@@ -191,18 +191,6 @@ impl Page {
     }
 }
 
-/// Serves the page beside another command, as [`Page::run`] does.
-pub(crate) async fn run_if_any(
-    page: Option<Page>,
-    stop: impl Future<Output = ()>,
-    last: impl Future<Output = ()>,
-) -> Vec<String> {
-    match page {
-        Some(page) => page.run(stop, last).await,
-        None => Vec::new(),
-    }
-}
-
 fn routes(site: Site, jobs: &[JobPlace]) -> Router {
     let name = |screen: &DeadLetterScreen| screen.dead_letters.queue.arn.name().to_owned();
     // Each screen knows these facts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::{DeadLetterMode, Deferral, Mode, Progress};
 
 use super::Started;
-use crate::observe::brief;
+use crate::observe::{brief, millis};
 use crate::progress::Growth;
 use crate::stop::Stop;
 use crate::table::{counted, cut, duration, thousands};
@@ -179,16 +179,13 @@ impl Rate {
     /// Notes the count now, and returns its growth in a second.
     pub(super) fn note(&mut self, count: u64) -> Option<u64> {
         let (growth, time) = self.0.note(count)?;
-        let millis = u64::try_from(time.as_millis()).ok()?;
-        Some(growth.saturating_mul(1_000).div_ceil(millis))
+        Some(growth.saturating_mul(1_000).div_ceil(millis(time)))
     }
 }
 
 /// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.
 pub(super) fn seconds(time: Duration) -> String {
-    duration(Duration::from_millis(
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX).div_ceil(1_000).max(1) * 1_000,
-    ))
+    duration(Duration::from_secs(millis(time).div_ceil(1_000).max(1)))
 }
 
 /// Most pauses and circuits on the page.

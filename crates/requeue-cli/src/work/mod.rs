@@ -5,10 +5,10 @@ use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use futures_util::future::maybe_done;
+use futures_util::future::{OptionFuture, maybe_done};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    DeadLetterMode, Mode, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
+    DeadLetterMode, Mode, Observers, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
     WorkerSettings,
 };
 use requeue_lambda::{Config, FunctionName};
@@ -23,7 +23,7 @@ use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
 use crate::terminal::{self, Screen};
-use crate::ui::{self, BesideArguments, DeadLetterScreen, Site};
+use crate::ui::{BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, invoke};
 
 mod banner;
@@ -226,7 +226,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let target = handler.to_string();
     let own = config.settings.of_queue(found.arn.name());
     let banner = Banner::new(&found.arn, &handler, arguments.receivers, &own);
-    config.settings.observers = view.observers.clone();
+    config.settings.observers = Observers::only(view.observer.clone());
     view.observer.downstream().limit_pauses(own.policy.max_pause);
     let concurrency = own.limits.concurrency.saturating_mul(handler.messages_per_call());
     let concurrency = u64::try_from(concurrency).unwrap_or(u64::MAX);
@@ -297,7 +297,8 @@ impl Started {
                 () = ends() => {}
             }
         };
-        let mut page = Box::pin(maybe_done(ui::run_if_any(page, page_stops, ends())));
+        let mut page =
+            Box::pin(maybe_done(OptionFuture::from(page.map(|page| page.run(page_stops, ends())))));
         let shown = async { tokio::join!(view.show(&self, stop), page.as_mut()) };
         let ended = tokio::select! {
             biased;
@@ -323,7 +324,7 @@ impl Started {
         end.send_replace(true);
         let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
         view.waiting(waiting, page.as_mut()).await;
-        notes.extend(page.as_mut().take_output().unwrap_or_default());
+        notes.extend(page.as_mut().take_output().flatten().unwrap_or_default());
         view.end(ended, self.mode, &notes, &doubts);
         Ok(ExitCode::SUCCESS)
     }

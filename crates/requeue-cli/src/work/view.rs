@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Deferral, Mode, Observers, Progress, ScopePause, init_logging_to};
+use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, interval_at};
 
@@ -17,9 +17,7 @@ use super::line::{Figures, Rate, on_page, seconds};
 use super::trouble;
 use super::trouble_log::TroubleLog;
 use super::verbose::Lines;
-use crate::observe::{
-    Causes, Counted, Events, Observer, ReceivingTrouble, Sqs, TroubleLines, WorkerEvents,
-};
+use crate::observe::{Causes, Events, Observer, ReceivingTrouble, TroubleLines};
 use crate::progress::NOTICEABLE;
 use crate::stop::Stop;
 use crate::table::{counted, cut, wrapped};
@@ -35,9 +33,6 @@ pub(super) struct View {
     events: Option<Events>,
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
-    /// Those of the worker.
-    pub(super) observers: Observers,
-    causes: Causes,
     depth: Depth,
 }
 
@@ -45,8 +40,6 @@ impl View {
     /// Installs the log too.
     pub(super) fn new(screen: Option<Screen>, is_verbose: bool, has_page: bool) -> Self {
         let events = (is_verbose || has_page).then(Events::new);
-        let sqs = Sqs::default();
-        let causes = Causes::default();
         // The lines of the screen say the rest.
         let (trouble, level) = match screen {
             Some(_) => (TroubleLines::Hidden, tracing::Level::WARN),
@@ -54,14 +47,12 @@ impl View {
         };
         let above = screen.clone();
         init_logging_to(level, move || LogLines(above.clone()));
-        let heard = WorkerEvents::new(events.clone(), sqs.clone(), causes.clone(), trouble);
-        let observers = Observers::only(heard);
-        let observer = Observer::new(events.clone(), sqs, trouble);
+        let observer = Observer::new(events.clone(), trouble);
         let page = has_page.then(watch::Sender::default);
         let lines = events.as_ref().filter(|_| is_verbose);
         let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
         let depth = Depth::default();
-        Self { screen, lines, events, page, observer, observers, causes, depth }
+        Self { screen, lines, events, page, observer, depth }
     }
 
     pub(super) fn live(&self) -> Option<Router> {
@@ -248,7 +239,7 @@ impl View {
 
     /// Why messages were dead-lettered and retried since the start.
     pub(super) fn causes(&self, mode: Mode, columns: usize) -> impl Iterator<Item = String> {
-        let Counted { dead_lettered, retried, left } = self.causes.counted();
+        let Causes { dead_lettered, retried, left } = self.observer.causes();
         let dead_lettered_as = if mode == Mode::Report { "failed" } else { "dead-lettered" };
         let lines =
             [(dead_lettered_as, dead_lettered), ("retried", retried), ("left to SQS", left)];
