@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::endpoint::{self, Endpoint, ResponseKind};
-use crate::output::{self, errln, outln};
+use crate::output::{self, outln};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
@@ -100,7 +100,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         thousands(demo.sent.len()),
         thousands(refused),
     );
-    errln!("{text}");
+    output::note(text);
     let mut settings = Settings::default();
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;

@@ -23,7 +23,7 @@ use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
 use crate::local_function::BEYOND_TARGET;
-use crate::output::{self, errln};
+use crate::output;
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -206,7 +206,7 @@ async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<Sqs
     if let Some(queue) = &arguments.queue {
         let found = queue.find("--queue", &arguments.region, &config).await?;
         if let Some(note) = found.note {
-            errln!("note: {note}");
+            output::note(format_args!("note: {note}"));
         }
         let queue = Arc::new(found.arn);
         for record in records {
@@ -290,7 +290,7 @@ fn conclude(
             place(outcome),
         ]);
     }
-    errln!("{}", rows.note());
+    output::note(rows.note());
     output::json_line(&response)
 }
 

@@ -18,25 +18,15 @@ use serde::Serialize;
 use crate::table::{columns, wrapped};
 use crate::{examples, progress};
 
-/// Writes a text to the standard output without control characters.
-macro_rules! out {
+/// Writes a line to the standard output without control characters; the value is a `Result<(),
+/// Unwritten>`.
+macro_rules! outln {
     ($($arguments:tt)*) => {
-        $crate::output::write(&requeue::printable::text(&format!($($arguments)*)))
+        $crate::output::write(&requeue::printable::text(&format!("{}\n", format_args!($($arguments)*))))
     };
 }
 
-macro_rules! outln {
-    () => { $crate::output::write("\n") };
-    ($($arguments:tt)*) => { $crate::output::out!("{}\n", format_args!($($arguments)*)) };
-}
-
-/// Writes a line to the standard error. If that fails, no other place is left for a report.
-macro_rules! errln {
-    () => { $crate::output::tell("\n") };
-    ($($arguments:tt)*) => { $crate::output::note(format_args!($($arguments)*)) };
-}
-
-pub(crate) use {errln, out, outln};
+pub(crate) use outln;
 
 /// The status of a command that worked and found something bad. Status 2 means wrong options, and a
 /// script must not confuse a misspelt option with a finding.

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::duration_argument::within;
 use crate::endpoints::{has_sqs_endpoint, shown_endpoint};
 use crate::failed_call::{FailedCall, call_error};
-use crate::output::{self, errln, outln};
+use crate::output::{self, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
@@ -129,14 +129,15 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
             ids.push(id);
         } else {
             let count = message.count;
-            let sent = || errln!("{number} of {count} messages sent, at last {id}");
+            let sent =
+                || output::note(format_args!("{number} of {count} messages sent, at last {id}"));
             outln!("{id}").inspect_err(|_| sent())?;
         }
         progress.done(number);
     }
     if arguments.json {
         let told = output::json(&json!({ "queue": to.queue, "messageIds": ids }));
-        told.inspect_err(|_| errln!("messages sent: {}", ids.join(", ")))?;
+        told.inspect_err(|_| output::note(format_args!("messages sent: {}", ids.join(", "))))?;
     }
     Ok(ended)
 }
@@ -309,7 +310,7 @@ async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination,
     let sdk = sdk::config().await;
     let found = queue.find("--queue", &arguments.region, &sdk).await?;
     if let Some(note) = &found.note {
-        errln!("note: {note}");
+        output::note(format_args!("note: {note}"));
     }
     let region = Region::new(found.arn.region().to_owned());
     let config = aws_sdk_sqs::config::Builder::from(&sdk).region(region).build();

@@ -104,7 +104,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     )?;
     // The pollers would wait for further messages.
     tokio::select! {
-        drained = function.drain_while(feed(&target, &sqs, &queue, messages), |_| {}) => drained?,
+        drained = function.drain(feed(&target, &sqs, &queue, messages), |_| {}) => drained?,
         ended = print(&target, messages, || Ok(sqs.message_count(&queue)? == 0)) => ended?,
     }
     let Log { calls, sent, waits } = &*target.log.lock();

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::ready;
 use std::time::Duration;
 
 use requeue::policy::RetryPolicy;
@@ -139,7 +140,7 @@ impl OutageRun<'_> {
         };
         let open_since = RefCell::new(HashMap::new());
         function
-            .drain(|handled| {
+            .drain(ready(Ok(())), |handled| {
                 let mut open_since = open_since.borrow_mut();
                 self.note(handled.report, open_since.entry(handled.environment).or_default());
                 self.progress.tell(handled.left);

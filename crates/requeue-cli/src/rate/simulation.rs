@@ -135,7 +135,7 @@ pub(super) async fn simulate(
     let is_done = || late.borrow().numbers.is_empty();
     let feeding = feed(arguments, &world, &service, &names[tenants..], is_done);
     function
-        .drain_while(feeding, |handled| {
+        .drain(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
             let table = tables[handled.environment].as_ref();
             late.borrow_mut().note(handled, table.is_some_and(SimulatedTable::was_throttled));

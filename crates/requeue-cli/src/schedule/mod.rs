@@ -19,10 +19,10 @@ mod text;
 use cost::{DeadLettering, Requests};
 use timeline::{JitterRange, Timeline, WaitMode};
 
-use crate::Error;
 use crate::document::{Document, PolicyArgument, PolicyName};
 use crate::duration_argument::{parse, within};
-use crate::output::{ChartFile, out, outln};
+use crate::output::ChartFile;
+use crate::{Error, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -145,9 +145,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         ChartFile::open(path)?.write(&chart::svg(&schedule, None)?)?;
     }
     if arguments.json {
-        outln!("{}", serde_json::to_string_pretty(&json::of(&schedule))?)?;
+        output::json(&json::of(&schedule))?;
     } else {
-        out!("{}", text::of(&schedule))?;
+        output::text(&text::of(&schedule))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -89,8 +89,9 @@ impl<H: Handler> SimulatedFunction<H> {
         Self { pollers: Pollers::Own, is_warm: true, ..self }
     }
 
-    /// Sends messages meanwhile: an empty queue is not the end before `feeding` is.
-    pub(crate) async fn drain_while(
+    /// Delivers until the queue is empty and no messages are sent by `feeding`, and tells `note` of
+    /// each batch.
+    pub(crate) async fn drain(
         &self,
         feeding: impl Future<Output = Result<(), Error>>,
         note: impl Fn(&Handled<'_>),
@@ -101,12 +102,6 @@ impl<H: Handler> SimulatedFunction<H> {
             self.is_fed.set(false);
             fed
         };
-        tokio::try_join!(feeding, self.drain(note))?;
-        Ok(())
-    }
-
-    /// Delivers until the queue is empty, and tells `note` of each batch.
-    pub(crate) async fn drain(&self, note: impl Fn(&Handled<'_>)) -> Result<(), Error> {
         let pollers = match self.pollers {
             Pollers::OfLambda => Semaphore::new(POLLERS),
             Pollers::Own => Semaphore::new(self.environments.len()),
@@ -121,7 +116,7 @@ impl<H: Handler> SimulatedFunction<H> {
                 self.environment(number, processor, pollers, note).await
             }
         });
-        try_join_all(environments).await?;
+        tokio::try_join!(feeding, try_join_all(environments))?;
         Ok(())
     }
 
