@@ -153,7 +153,8 @@ impl Display {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
         let thread = thread.spawn(move || {
-            if can_rewrite() { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+            let can_rewrite = stderr().is_terminal() && !terminal::is_dumb();
+            if can_rewrite { draw(delay, &state, &ended) } else { tell(&state, &ended) }
         });
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
@@ -166,10 +167,6 @@ impl Drop for Display {
             let _ = thread.join();
         }
     }
-}
-
-fn can_rewrite() -> bool {
-    stderr().is_terminal() && !terminal::is_dumb()
 }
 
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {

@@ -276,7 +276,7 @@ impl EmbeddedSqs {
     /// ```
     pub fn on_arrival(&self, observe: impl Fn(&str, &MessageView) + Send + Sync + 'static) {
         let tell = move |queue: &str, message: &_| observe(queue, &MessageView::of(message));
-        self.engine().tell(Arrivals::told_to(Arc::new(tell)));
+        self.engine().tell(Arrivals(Some(Arc::new(tell))));
     }
 
     /// The number of requests of this operation (such as `SendMessageBatch`) that have arrived,

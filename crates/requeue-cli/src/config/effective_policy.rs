@@ -80,10 +80,6 @@ impl EffectivePolicy {
         Ok(Self { name, note: None, values })
     }
 
-    pub(super) fn is_here(&self) -> bool {
-        self.note.is_none()
-    }
-
     fn elsewhere(place: String) -> Self {
         let note = "Only the function reads this document; name a copy of it with --policy to see \
                     its values.";

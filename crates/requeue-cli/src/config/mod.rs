@@ -82,7 +82,7 @@ fn print(
     let mut checked = variables.clone();
     let is_replaced = given.is_some();
     let policy = EffectivePolicy::of(&variables, given, function.is_some())?;
-    if !policy.is_here() || is_replaced {
+    if policy.note.is_some() || is_replaced {
         checked.remove("REQUEUE_POLICY");
     }
     Config::from_vars_without_secrets(checked)?;
@@ -92,10 +92,6 @@ fn print(
     } else {
         show(&settings, &policy)
     }
-}
-
-fn is_setting((name, value): &(String, String)) -> bool {
-    name.starts_with(PREFIX) && !value.is_empty()
 }
 
 /// The settings of a deployed function, its name, and the configuration for its region.
@@ -116,6 +112,8 @@ pub(crate) async fn of_function(
         Some(environment) => environment.variables.unwrap_or_default(),
         None => std::collections::HashMap::new(),
     };
+    let is_setting =
+        |(name, value): &(String, String)| name.starts_with(PREFIX) && !value.is_empty();
     Ok((variables.into_iter().filter(is_setting).collect(), name, sdk))
 }
 

@@ -143,6 +143,8 @@ impl Program {
         if self.logs_for_page() {
             command.env("AWS_LAMBDA_LOG_FORMAT", "JSON");
         }
+        let directory = self.file.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let directory = directory.or_else(|| std::env::current_dir().ok());
         let date =
             Timestamp::try_from(Clock::system().now()).unwrap_or_default().strftime("%Y/%m/%d");
         command
@@ -153,7 +155,7 @@ impl Program {
             .env("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
             .env("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", self.name))
             .env("AWS_LAMBDA_LOG_STREAM_NAME", format!("{date}/[$LATEST]{environment:032x}"))
-            .env("LAMBDA_TASK_ROOT", self.task_root())
+            .env("LAMBDA_TASK_ROOT", directory.unwrap_or_else(|| ".".into()))
             .env("AWS_REGION", DEFAULT_REGION)
             .env("AWS_DEFAULT_REGION", DEFAULT_REGION)
             .env("AWS_ENDPOINT_URL_SQS", &self.sqs_url)
@@ -169,11 +171,6 @@ impl Program {
             .stderr(Stdio::piped())
             .process_group(0);
         command
-    }
-
-    fn task_root(&self) -> PathBuf {
-        let directory = self.file.as_deref().and_then(Path::parent).map(Path::to_owned);
-        directory.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| ".".into())
     }
 
     pub(super) fn refused(&self, error: &io::Error) -> String {

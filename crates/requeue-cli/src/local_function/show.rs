@@ -1,8 +1,8 @@
 //! The lines about a function, which begin with the time in UTC, and the function's own, each with the
 //! number of its environment before it.
 
+use std::fmt;
 use std::process::ExitStatus;
-use std::{fmt, io};
 
 use anstream::adapter::strip_str;
 use requeue::{Clock, printable};
@@ -109,7 +109,7 @@ impl FunctionOutput {
     pub(super) async fn pass_through(self, stream: impl AsyncRead + Unpin) {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
-        while next_line(&mut reader, &mut line).await.is_ok_and(|bytes| bytes > 0) {
+        while let Ok(1..) = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).await {
             let text = String::from_utf8_lossy(&line);
             self.line(text.trim_end_matches(['\n', '\r']));
             line.clear();
@@ -148,13 +148,6 @@ fn readable(line: &str) -> Option<String> {
     Some(others.fold(format!("{level:>5} {message}"), |text, (name, value)| {
         format!("{text} {name}={value}")
     }))
-}
-
-async fn next_line(
-    reader: &mut (impl AsyncBufReadExt + Unpin),
-    line: &mut Vec<u8>,
-) -> io::Result<usize> {
-    reader.take(MAX_LINE).read_until(b'\n', line).await
 }
 
 #[cfg(test)]

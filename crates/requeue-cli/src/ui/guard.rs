@@ -55,16 +55,13 @@ impl Guard {
             Method::POST => check_post(&head.headers)?,
             _ => return Err(OTHER_METHOD),
         }
-        if head.method == Method::GET && head.uri.path() == "/" && self.is_opened_by(head) {
+        let token = head.uri.query().and_then(|query| query.strip_prefix("token="));
+        let is_open = token.is_some_and(|token| self.is_token(token));
+        if head.method == Method::GET && head.uri.path() == "/" && is_open {
             return Ok(Admission::Opened);
         }
         check_origin(&head.headers)?;
         if self.has_cookie(&head.headers) { Ok(Admission::Known) } else { Err(NO_TOKEN) }
-    }
-
-    fn is_opened_by(&self, head: &Parts) -> bool {
-        let token = head.uri.query().and_then(|query| query.strip_prefix("token="));
-        token.is_some_and(|token| self.is_token(token))
     }
 
     /// Cookies know no ports, so the name has the port.

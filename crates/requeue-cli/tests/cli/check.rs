@@ -275,36 +275,29 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
 }
 
 #[test]
-fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
-    const BEGIN: &str = "failed calls to SQS: ";
-    for (document, expected) in [
-        ("{}", None),
-        (r#"{"sqsCalls": {"maxAttempts": 5, "baseDelay": 0.1}}"#, None),
-        (r#"{"sqsCalls": "off"}"#, Some("no retry")),
-        (r#"{"sqsCalls": {"maxAttempts": 1, "baseDelay": 2}}"#, Some("no retry")),
+fn settings_for_calls_and_receives_are_told_when_they_are_not_the_default() {
+    let sqs = "failed calls to SQS: ";
+    let receives = "failed receives of a worker: retried after ";
+    for (document, begin, expected) in [
+        ("{}", sqs, None),
+        (r#"{"sqsCalls": {"maxAttempts": 5, "baseDelay": 0.1}}"#, sqs, None),
+        (r#"{"sqsCalls": "off"}"#, sqs, Some("no retry")),
+        (r#"{"sqsCalls": {"maxAttempts": 1, "baseDelay": 2}}"#, sqs, Some("no retry")),
         (
             r#"{"sqsCalls": {"maxAttempts": 7, "multiplier": 3, "jitter": "full"}}"#,
+            sqs,
             Some("retried after 0.1, 0.3, 0.9, 2.7, 5, 5 s; jitter full"),
         ),
-    ] {
-        let said = requeue_reading(document, &["check", "-"]).succeeded();
-        assert_eq!(said.lines().find_map(|line| line.strip_prefix(BEGIN)), expected, "{document}");
-    }
-}
-
-#[test]
-fn settings_for_receiving_are_told_when_they_are_not_the_default() {
-    const BEGIN: &str = "failed receives of a worker: retried after ";
-    for (document, expected) in [
-        ("{}", None),
-        (r#"{"receiveCalls": {"maxAttempts": 3, "baseDelay": 0.5}}"#, None),
+        ("{}", receives, None),
+        (r#"{"receiveCalls": {"maxAttempts": 3, "baseDelay": 0.5}}"#, receives, None),
         (
             r#"{"receiveCalls": {"maxDelay": 30, "jitter": "full"}}"#,
+            receives,
             Some("0.5 to 30 s, as long as it runs; jitter full"),
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
-        assert_eq!(said.lines().find_map(|line| line.strip_prefix(BEGIN)), expected, "{document}");
+        assert_eq!(said.lines().find_map(|line| line.strip_prefix(begin)), expected, "{document}");
     }
 }
 

@@ -136,13 +136,9 @@ type Observer = Arc<dyn Fn(&str, &Message) + Send + Sync>;
 
 /// At most one observer.
 #[derive(Clone, Default)]
-pub(crate) struct Arrivals(Option<Observer>);
+pub(crate) struct Arrivals(pub(crate) Option<Observer>);
 
 impl Arrivals {
-    pub(crate) fn told_to(observer: Observer) -> Self {
-        Self(Some(observer))
-    }
-
     pub(super) fn tell(&self, queue: &str, message: &Message) {
         if let Some(observer) = &self.0 {
             observer(queue, message);

@@ -37,7 +37,9 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
         small.and_then(|payload| serde_json::from_slice(payload).ok()).unwrap_or_default();
     let text = |name: &str| error[name].as_str().unwrap_or_default();
     let (error_type, message) = (text("errorType"), text("errorMessage"));
-    if is_not_started(error_type) {
+    // Ruby has `Init<LoadError>`.
+    let is_init = error_type.starts_with("Init<");
+    if is_init || NOT_STARTED.split(' ').any(|name| name == error_type) {
         let name = presentable(error_type).unwrap_or("Init");
         let detail = format_args!("the function did not start: {name}");
         let failure = Failure::new(FailureClass::Temporary, Evidence::Typed, detail).service_down();
@@ -50,11 +52,6 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
         return all_failed(&error, message, ids);
     }
     whole(Failure::from_exception(&exception(&error, MAX_CAUSES)), ids)
-}
-
-fn is_not_started(error_type: &str) -> bool {
-    // Ruby has `Init<LoadError>`.
-    NOT_STARTED.split(' ').any(|name| name == error_type) || error_type.starts_with("Init<")
 }
 
 /// A timeout, an exit, no memory, or a response that Lambda could not take.
