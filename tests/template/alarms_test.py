@@ -163,7 +163,9 @@ class Alarms(unittest.TestCase):
         alarms = self.alarms()
         read = sum(len(queries(alarm)[0]) for alarm in alarms.values())
         self.assertEqual((len(alarms), read), (8, 10))
-        self.assertRegex(cloudformation()["Parameters"]["Monitoring"]["Description"], "about 1 USD for the eight alarms, which read ten metrics")
+        self.assertRegex(cloudformation()["Parameters"]["Monitoring"]["Description"], "about 1 USD for the eight alarms")
+        cost = (ROOT / "docs" / "operate" / "cost.md").read_text()
+        self.assertIn("| eight alarms, $0.10 for each of the ten metrics that they read | $1.00 |", cost)
 
     def test_each_description_ends_with_its_section_of_the_runbook(self):
         runbook = (ROOT / "docs" / "operate" / "runbook.md").read_text()
