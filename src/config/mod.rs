@@ -47,9 +47,9 @@ impl Settings {
     /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits: in a copy, or by its visibility. | `copy`, `visibility` | `copy` |
     /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object; otherwise it waits by its visibility, for `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their message. | `on`, `off` | `on` |
-    /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. The list must name this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`) | none: every sender |
+    /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. The list must name this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`), or an account's number | none: every sender |
     /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue: SQS moves it, SQS moves a copy with the reason, or the function sends that copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
-    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue, with `direct` only. | an SQS URL | none: needed by `direct` |
+    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue: needed by `direct`, and only there. | an SQS URL | none |
     /// | `REQUEUE_DETAIL_TEXT` | Whether dead letters with a reason have up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
     /// | `REQUEUE_MODE` | `report`, for emergencies, only classifies and logs failures; each message has `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_TABLE` | DynamoDB table for a rate limit, a pause and a circuit of all execution environments, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: each keeps its own |
@@ -57,7 +57,7 @@ impl Settings {
     /// | `REQUEUE_MAX_ENVIRONMENTS` | Execution environments at most. While the table does not respond, each makes `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The metrics' dimension `Service`. | 1 to 255 printable ASCII characters, not all blank, no colon first | the function's name; `requeue` elsewhere |
-    /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row. | `Allow`, `Terminate` | `Terminate` |
+    /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. | `Allow`, `Terminate` | `Terminate` |
     ///
     /// The other variables that begin with `REQUEUE_` are for delivery to a URL or a function, by
     /// `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)

@@ -13,11 +13,13 @@ use crate::documents::text;
 enum Made {
     /// All of it is written by hand.
     ByHand,
-    /// A test compares its tables with the code, plays its policy, or writes the page.
-    FromCode,
+    /// A test compares its tables with the code.
+    Reference,
+    /// A test plays its policy, or writes the page.
+    Played,
 }
 
-use Made::{ByHand, FromCode};
+use Made::{ByHand, Played, Reference};
 
 /// The words that each page may have, and a tenth more: a sentence that comes to a page at its limit
 /// takes the place of another one.
@@ -43,37 +45,37 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("project/decisions.md", 830, ByHand),
     ("project/guarantees.md", 1_440, ByHand),
     ("project/migration.md", 1_650, ByHand),
-    ("project/performance.md", 560, FromCode),
+    ("project/performance.md", 560, Played),
     ("project/published-numbers.md", 290, ByHand),
     ("project/security-model.md", 2_270, ByHand),
     ("project/versioning.md", 730, ByHand),
-    ("recipes/README.md", 270, FromCode),
-    ("recipes/anthropic.md", 280, FromCode),
-    ("recipes/github.md", 260, FromCode),
-    ("recipes/google.md", 240, FromCode),
-    ("recipes/hubspot.md", 250, FromCode),
-    ("recipes/maintenance-window.md", 240, FromCode),
-    ("recipes/nightly-quota.md", 270, FromCode),
-    ("recipes/openai.md", 290, FromCode),
-    ("recipes/poison-messages.md", 280, FromCode),
-    ("recipes/salesforce.md", 280, FromCode),
-    ("recipes/shopify.md", 260, FromCode),
-    ("recipes/slack.md", 240, FromCode),
-    ("recipes/sns.md", 230, FromCode),
-    ("recipes/stripe.md", 290, FromCode),
-    ("recipes/success-that-failed.md", 280, FromCode),
-    ("recipes/tenants.md", 290, FromCode),
-    ("recipes/twilio.md", 280, FromCode),
-    ("reference/classes.md", 1_340, FromCode),
-    ("reference/cli.md", 640, FromCode),
+    ("recipes/README.md", 270, Played),
+    ("recipes/anthropic.md", 280, Played),
+    ("recipes/github.md", 260, Played),
+    ("recipes/google.md", 240, Played),
+    ("recipes/hubspot.md", 250, Played),
+    ("recipes/maintenance-window.md", 240, Played),
+    ("recipes/nightly-quota.md", 270, Played),
+    ("recipes/openai.md", 290, Played),
+    ("recipes/poison-messages.md", 280, Played),
+    ("recipes/salesforce.md", 280, Played),
+    ("recipes/shopify.md", 260, Played),
+    ("recipes/slack.md", 240, Played),
+    ("recipes/sns.md", 230, Played),
+    ("recipes/stripe.md", 290, Played),
+    ("recipes/success-that-failed.md", 280, Played),
+    ("recipes/tenants.md", 290, Played),
+    ("recipes/twilio.md", 280, Played),
+    ("reference/classes.md", 1_340, Reference),
+    ("reference/cli.md", 640, Reference),
     ("reference/http.md", 1_130, ByHand),
-    ("reference/limits.md", 570, FromCode),
-    ("reference/metrics.md", 1_860, FromCode),
-    ("reference/parameters.md", 1_040, FromCode),
-    ("reference/policy.md", 2_280, FromCode),
+    ("reference/limits.md", 570, Reference),
+    ("reference/metrics.md", 1_860, Reference),
+    ("reference/parameters.md", 1_040, Reference),
+    ("reference/policy.md", 2_280, Reference),
     ("reference/secrets.md", 700, ByHand),
-    ("reference/settings.md", 1_220, FromCode),
-    ("reference/wire-format.md", 940, FromCode),
+    ("reference/settings.md", 1_220, Reference),
+    ("reference/wire-format.md", 940, Reference),
     ("start/existing-function.md", 920, ByHand),
     ("start/http-target.md", 960, ByHand),
     ("start/languages.md", 970, ByHand),
@@ -83,8 +85,11 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("start/worker.md", 940, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 43_000;
-const MOST_FROM_CODE: usize = 15_100;
+const MOST_BY_HAND: usize = 39_400;
+/// The pages of `reference/` that tests compare with the code.
+const MOST_OF_REFERENCE: usize = 8_000;
+/// The recipes and the page of the performance.
+const MOST_PLAYED: usize = 4_750;
 
 /// All Markdown below `docs/` but the table of contents and the page of a wrong address.
 fn pages() -> BTreeMap<String, String> {
@@ -115,8 +120,17 @@ fn all_pages() -> BTreeMap<String, String> {
     pages
 }
 
+/// The words of a text. The borders of a table are none.
 fn words(text: &str) -> usize {
-    text.split_whitespace().count()
+    let is_border = |word: &&str| {
+        word.starts_with('|') && word.chars().all(|c| matches!(c, '|' | '-' | ':'))
+    };
+    text.split_whitespace().filter(|word| !is_border(word)).count()
+}
+
+#[test]
+fn the_borders_of_a_table_are_no_words() {
+    assert_eq!(words("- a list\n\n| key | meaning |\n|---|:--|\n| `a|b` | |\n| c \\| d | - |"), 10);
 }
 
 #[test]
@@ -136,9 +150,11 @@ fn each_page_keeps_to_its_words() {
     assert!(over.is_empty(), "{over:#?}");
     assert_eq!(pages.len(), TARGETS.len(), "a page of the table does not exist");
 
-    for (made, most, by) in
-        [(ByHand, MOST_BY_HAND, "by hand"), (FromCode, MOST_FROM_CODE, "from the code")]
-    {
+    for (made, most, by) in [
+        (ByHand, MOST_BY_HAND, "by hand"),
+        (Reference, MOST_OF_REFERENCE, "of the reference"),
+        (Played, MOST_PLAYED, "of recipes and performance"),
+    ] {
         let is_one = |name: &str| TARGETS.iter().any(|one| one.0 == name && one.2 == made);
         let own = pages.iter().filter(|(name, _)| is_one(name)).map(|page| words(page.1));
         let own: usize = own.sum();

@@ -22,19 +22,19 @@ mod tests;
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
-/// | `REQUEUE_TARGET_URL` | Receiver of each message of `requeue-lambda` and `requeue work`. | `https` URL; `http` to a loopback host | none: both need it, or a function |
-/// | `REQUEUE_TARGET_FUNCTION` | The function that `requeue-lambda` and `requeue work` invoke. | name, `name:alias`, `name:version` or ARN | none: both need it, or a URL |
+/// | `REQUEUE_TARGET_URL` | Receiver of each message. | `https` URL; `http` to a loopback host | none |
+/// | `REQUEUE_TARGET_FUNCTION` | The function to invoke. | name, `name:alias`, `name:version` or ARN | none |
 /// | `REQUEUE_MESSAGES_PER_CALL` | Most messages in one invocation of it. | 1 to 10,000 | 10 |
 /// | `REQUEUE_ALLOW_HTTP` | Allows `http` to any host, in `--target-url` too. | `true`, `false` | `false` |
 /// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows targets that Requeue refuses, in `--target-url` too. | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
 /// | `REQUEUE_HEADERS` | Headers of every request, such as `{"Authorization": "Bearer …"}`, never printed. | JSON object of texts, with words or ARNs of secrets; no header that Requeue or HTTP sets | none |
-/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers: `tenant=X-Tenant, trace=X-Trace`. A value that fits into no header makes the message non-retryable. | `attribute=header`, of types `String` and `Number` | none |
+/// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers: `tenant=X-Tenant, trace=X-Trace`. With a value that fits into none, the message is non-retryable. | `attribute=header`, of types `String` and `Number` | none |
 /// | `REQUEUE_SCOPE` | Messages with the same value at this place share a pause, a circuit and a rate limit. | a message attribute: `tenant`; `MessageGroupId`; a JSON pointer into the body: `/account/id` | all messages |
-/// | `REQUEUE_SIGNING_SECRET` | Signs by Standard Webhooks; two secrets, separated by a space, sign side by side. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret | none: not signed |
+/// | `REQUEUE_SIGNING_SECRET` | Signs by Standard Webhooks; two secrets, separated by a space, sign side by side. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret | none |
 /// | `REQUEUE_CLIENT_CERTIFICATE` | Certificate for mutual TLS, then its intermediate ones. | PEM, or the ARN of a secret | none |
-/// | `REQUEUE_CLIENT_KEY` | Its private key. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret | none: needed with a certificate |
+/// | `REQUEUE_CLIENT_KEY` | Its private key. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret | none |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | 0.001 to 5,400 | 5 |
 /// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response. | 0.001 to 5,400 | the rest of `REQUEUE_TIMEOUT_SECONDS` |
 /// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long an unused connection stays. Set less than the target has (Node 5 s, nginx 75 s, Application Load Balancer 60 s). | 0.001 to 5,400 | 4 |
