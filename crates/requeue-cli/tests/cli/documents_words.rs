@@ -122,9 +122,8 @@ fn all_pages() -> BTreeMap<String, String> {
 
 /// The words of a text. The borders of a table are none.
 fn words(text: &str) -> usize {
-    let is_border = |word: &&str| {
-        word.starts_with('|') && word.chars().all(|c| matches!(c, '|' | '-' | ':'))
-    };
+    let is_border =
+        |word: &&str| word.starts_with('|') && word.chars().all(|c| matches!(c, '|' | '-' | ':'));
     text.split_whitespace().filter(|word| !is_border(word)).count()
 }
 
