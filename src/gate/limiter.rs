@@ -11,9 +11,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use super::call::Scope;
-use crate::classify::Allowance;
-use crate::limit::{Admission, Demand, KnownLimit, LimitState, epoch_nanos, nanos};
-use crate::policy::RateLimit;
+use crate::limit::{LimitState, epoch_nanos, nanos};
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
 const MAX_SCOPES: usize = 10_000;
@@ -34,103 +32,20 @@ struct Scopes {
 }
 
 impl Limiter {
-    /// Admits one message. The time is now by both clocks.
-    pub(crate) fn admit(
+    /// Looks at the state of a scope, or changes it. The time is now by both clocks.
+    pub(crate) fn with<T>(
         &self,
         scope: Scope,
-        limit: &RateLimit,
-        demand: Demand,
         (now, at): (SystemTime, Instant),
-    ) -> Admission {
+        change: impl FnOnce(&mut LimitState) -> T,
+    ) -> T {
         let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
         let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
         let state = scopes.of(scope, now, monotonic);
         let mut by_day = state.with_gate_moved(monotonic, time_of_day);
-        let admission = by_day.admit(limit, demand, now);
+        let result = change(&mut by_day);
         *state = by_day.with_gate_moved(time_of_day, monotonic);
-        admission
-    }
-
-    /// Whether a message would wait in line.
-    pub(crate) fn would_wait(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        demand: Demand,
-        (now, at): (SystemTime, Instant),
-    ) -> bool {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let monotonic = scopes.monotonic(at);
-        let state = scopes.of(scope, now, monotonic).with_gate_moved(monotonic, epoch_nanos(now));
-        state.would_wait(&KnownLimit::own(limit), demand, now)
-    }
-
-    /// The units that a call is likely to use.
-    pub(crate) fn likely(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        units: u32,
-        (now, at): (SystemTime, Instant),
-    ) -> u32 {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let monotonic = scopes.monotonic(at);
-        scopes.of(scope, now, monotonic).likely(units, limit)
-    }
-
-    /// Corrects the units of a call.
-    pub(crate) fn correct(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        (estimated, reserved): (u32, u32),
-        used: u32,
-        (now, at): (SystemTime, Instant),
-    ) {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let monotonic = scopes.monotonic(at);
-        let state = scopes.of(scope, now, monotonic);
-        state.note_used(estimated, used);
-        *state = state.corrected(limit, i64::from(used) - i64::from(reserved));
-    }
-
-    /// Notes that the service refused a call.
-    pub(crate) fn refused(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        asked: SystemTime,
-        (now, at): (SystemTime, Instant),
-    ) {
-        let known = KnownLimit::own(limit);
-        self.slow_down(scope, (now, at), |state| state.refused(&known, asked, now));
-    }
-
-    /// Notes what a response says is left of the service's allowances.
-    pub(crate) fn capped(
-        &self,
-        scope: Scope,
-        limit: &RateLimit,
-        allowances: &[Allowance],
-        (now, at): (SystemTime, Instant),
-    ) {
-        let known = KnownLimit::own(limit);
-        self.slow_down(scope, (now, at), |state| state.capped(&known, allowances, now));
-    }
-
-    /// Takes a lower pace, if there is one.
-    fn slow_down(
-        &self,
-        scope: Scope,
-        (now, at): (SystemTime, Instant),
-        slower: impl Fn(&LimitState) -> Option<LimitState>,
-    ) {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
-        let state = scopes.of(scope, now, monotonic);
-        if let Some(next) = slower(&state.with_gate_moved(monotonic, time_of_day)) {
-            *state = state.at_pace_of(&next);
-        }
+        result
     }
 }
 
@@ -157,7 +72,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limit::Ask;
+    use crate::limit::{Admission, Ask, Demand};
+    use crate::policy::RateLimit;
 
     #[test]
     fn a_clock_that_is_set_neither_stops_the_calls_nor_adds_any() {
@@ -175,7 +91,8 @@ mod tests {
                     let real = second * *tick / 20;
                     let clock = if *tick < 10 { noon + real } else { set + real };
                     let now = (clock, began + real);
-                    let admitted = limiter.admit(Scope::default(), &limit, demand, now);
+                    let admitted = limiter
+                        .with(Scope::default(), now, |state| state.admit(&limit, demand, clock));
                     admitted == Admission::Slot(Duration::ZERO)
                 };
                 let called: Vec<_> = (0..20).filter(is_called).collect();

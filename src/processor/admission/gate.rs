@@ -9,7 +9,7 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::tenant::{key_scope, units};
 use crate::delivery::Delivery;
 use crate::gate::Scope;
-use crate::limit::StartTag;
+use crate::limit::{KnownLimit, StartTag};
 use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
 
 /// A limit on the way of a message to its call.
@@ -78,7 +78,9 @@ impl Gate {
             return self;
         }
         let units = match slots {
-            Slots::Own(limiter) => limiter.likely(scope, &limit, estimated, (now, Instant::now())),
+            Slots::Own(limiter) => {
+                limiter.with(scope, (now, Instant::now()), |state| state.likely(estimated, &limit))
+            }
             Slots::Shared(shared) => shared.likely(scope, &limit, estimated),
         };
         Self { units, ..self }
@@ -96,7 +98,11 @@ impl Gate {
         }
         match &attempts.inner.policy(delivery).slots {
             Slots::Own(limiter) => {
-                limiter.capped(scope, &limit, allowances, (attempts.now(), Instant::now()));
+                let now = (attempts.now(), Instant::now());
+                limiter.with(scope, now, |state| {
+                    let capped = state.capped(&KnownLimit::own(&limit), allowances, now.0);
+                    *state = capped.unwrap_or(*state);
+                });
             }
             Slots::Shared(shared) => shared.capped(scope, &limit, allowances).await,
         }
@@ -113,7 +119,10 @@ impl Gate {
         match slots {
             Slots::Own(limiter) => {
                 let now = (attempts.now(), Instant::now());
-                limiter.correct(scope, &limit, (estimated, units), used, now);
+                limiter.with(scope, now, |state| {
+                    state.note_used(estimated, used);
+                    *state = state.corrected(&limit, i64::from(used) - i64::from(units));
+                });
             }
             Slots::Shared(shared) => shared.correct(scope, &limit, (estimated, units), used).await,
         }

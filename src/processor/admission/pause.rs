@@ -65,8 +65,10 @@ impl Call<'_> {
     ) -> Result<Permit, Uncalled> {
         let Self { attempts, slot, scope, .. } = *self;
         let at = (attempts.now(), Instant::now());
-        let Admission::Slot(wait) = limiter.admit(scope, &recovery.limit, recovery.demand(), at)
-        else {
+        let Recovery { limit, .. } = recovery;
+        let admitted =
+            limiter.with(scope, at, |state| state.admit(&limit, recovery.demand(), at.0));
+        let Admission::Slot(wait) = admitted else {
             return Err(self.paused(recovery.refusal()).await);
         };
         let turn = slot.wait(wait);

@@ -12,7 +12,7 @@ use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, expires, is_refused};
-use crate::limit::{Admission, Ask, Demand, StartTag, Tenant};
+use crate::limit::{Admission, Ask, Demand, KnownLimit, LimitState, StartTag, Tenant};
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
@@ -82,7 +82,9 @@ impl Call<'_> {
         let demand = self.demand(&gate, None);
         let now = (self.attempts.now(), Instant::now());
         let waits = match &self.policy.slots {
-            Slots::Own(limiter) => limiter.would_wait(scope, &limit, demand, now),
+            Slots::Own(limiter) => limiter.with(scope, now, |state| {
+                state.would_wait(&KnownLimit::own(&limit), demand, now.0)
+            }),
             Slots::Shared(shared) => shared.would_wait(scope, &limit, demand),
         };
         if matches!(demand.ask, Ask::Waited(_)) || !waits {
@@ -170,7 +172,8 @@ impl Call<'_> {
             Slots::Own(limiter) => {
                 let now = (self.attempts.now(), Instant::now());
                 let demand = self.demand(gate, asked);
-                Ok(Admitted::By(limiter.admit(gate.scope, &gate.limit, demand, now)))
+                let admit = |state: &mut LimitState| state.admit(&gate.limit, demand, now.0);
+                Ok(Admitted::By(limiter.with(gate.scope, now, admit)))
             }
             Slots::Shared(shared) => {
                 // The handler's time begins after the answer.

@@ -11,6 +11,7 @@ use super::gate::Gate;
 use crate::delivery::Delivery;
 use crate::failure::Failure;
 use crate::gate::{Reply, Scope};
+use crate::limit::KnownLimit;
 use crate::plan::Decision;
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Acquisition, Counted, Ticket};
@@ -95,7 +96,11 @@ impl Taken {
         if let Some(Refused { scope, limit, asked }) = refused {
             match slots {
                 Slots::Own(limiter) => {
-                    limiter.refused(scope, &limit, asked, (attempts.now(), Instant::now()));
+                    let now = (attempts.now(), Instant::now());
+                    limiter.with(scope, now, |state| {
+                        let refused = state.refused(&KnownLimit::own(&limit), asked, now.0);
+                        *state = refused.unwrap_or(*state);
+                    });
                 }
                 Slots::Shared(shared) => {
                     let told = shared.refused(scope, &limit, asked);
