@@ -72,6 +72,36 @@ async fn many_tenants_use_the_limit_of_all_and_none_more_than_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_keeps_as_much_of_its_burst_as_its_calls_may_wait_for_the_limit_of_all() {
+    for kept in BOTH {
+        // A call of a key may wait two seconds for the limit of all, in which ten more may come.
+        for (burst, total, at_once) in [
+            (5, true, 1),
+            (BURST, true, 1),
+            (BURST + 1, true, 2),
+            (BURST + 3, true, 4),
+            (BURST + 3, false, 14),
+        ] {
+            let mut world = with_keys(kept, 1_000);
+            let policy = &mut world.settings.policy;
+            policy.key_limits[0].limit.burst = burst;
+            policy.limit = policy.limit.filter(|_| total);
+            world.settings.limits.concurrency = 20;
+            world.batch_size = 20;
+            for n in 0..20 {
+                send(&world, n, "one").await;
+            }
+            let script = Script::new(|_| Act::Done);
+            world.invoke(&world.processor(script.clone())).await;
+            let calls = script.calls();
+            let soon = |seen: &&Seen| seen.at < calls[0].at + millis(100);
+            assert_eq!(calls.iter().filter(soon).count(), at_once, "{kept:?} {burst} {total}");
+            assert_within(5, burst.max(BURST), &calls);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_with_keys_costs_few_requests_and_copies() {
     let mut world = with_keys(Kept::Together, 50);
     let table = Arc::new(Told { latency: millis(5), ..Told::default() });

@@ -137,6 +137,18 @@ pub struct Rated {
     /// How often the table had been wiped by then.
     pub wipes: u64,
     pub units: u32,
+    /// The id of its message, and the units that it used when it ended.
+    pub id: String,
+    pub used: Option<(u32, Instant)>,
+}
+
+/// A response that says that nothing is left of an allowance, as its execution environment knows it.
+pub struct Capped {
+    pub environment: usize,
+    pub since: Instant,
+    pub until: Instant,
+    /// The calls of this environment meanwhile.
+    pub calls: u32,
 }
 
 /// The receives of the message before another one in its FIFO group, in the same batch.
@@ -207,6 +219,10 @@ pub struct Book {
     pub copied: BTreeSet<(usize, String)>,
     /// The calls of each environment, by scope, as long as it lives.
     pub paused: Option<Paused>,
+    /// The highest limit that an operator has set.
+    pub most_set: u32,
+    /// The last response of each scope without an allowance, as all environments or one know it.
+    pub capped: BTreeMap<(usize, usize), Capped>,
     pub rated: BTreeMap<(usize, usize, Option<String>), Vec<Rated>>,
     /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
@@ -243,6 +259,8 @@ impl Book {
             in_hand_twice: BTreeSet::new(),
             copied: BTreeSet::new(),
             paused: None,
+            most_set: 0,
+            capped: BTreeMap::new(),
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
             spoke_of_service: BTreeMap::new(),
@@ -422,10 +440,16 @@ impl Book {
         self.excuse(invocation, "trouble with the queue");
     }
 
+    /// An operator sets so many calls.
+    pub fn is_set(&mut self, calls: u32) {
+        self.most_set = self.most_set.max(calls);
+    }
+
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
         self.dead_lettered.retain(|(other, ..), _| *other != environment);
         self.rated.retain(|(other, ..), _| *other != environment);
+        self.capped.retain(|_, capped| capped.environment != environment);
         self.left.retain(|(other, ..)| *other != environment);
         self.waiting.born(environment);
     }

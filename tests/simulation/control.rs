@@ -9,7 +9,7 @@ use requeue_testkit::dice::Dice;
 use tokio::time::{Instant, sleep};
 
 use crate::copies;
-use crate::plan::Plan;
+use crate::plan::{Plan, Told};
 use crate::system::World;
 
 /// A pause of the first scope that the table confirmed.
@@ -32,7 +32,10 @@ impl Paused {
 /// The limits of both scopes. In its place a message uses a receive each time that it asks.
 fn limits(world: &World) -> Vec<LimitControl> {
     let plan = &world.plan;
-    let is_changed = plan.mode == Mode::Requeue && !copies::may_wait_in_place(plan);
+    // A change of the pace would hide a cap by headers.
+    let is_changed = plan.told != Told::Headers
+        && plan.mode == Mode::Requeue
+        && !copies::may_wait_in_place(plan);
     let Some(table) = world.table.clone().filter(|_| is_changed) else { return Vec::new() };
     let shared = SharedTable::by(table as Arc<dyn Table>);
     let of = |scope| LimitControl::new(&shared, &plan.policy, None, scope);
@@ -60,7 +63,11 @@ pub async fn control(world: Arc<World>) {
                 world.book().paused = None;
             }
             let _ = match action {
-                0 => limit.set(dice.roll(1, calls + 1), until).await,
+                0 => {
+                    let calls = dice.roll(1, calls + 1);
+                    world.book().is_set(calls);
+                    limit.set(calls, until).await
+                }
                 1 => limit.resume().await,
                 2 => limit.reset().await,
                 _ => {

@@ -171,6 +171,7 @@ impl Handler for Script {
         }
         call.ends(act);
         act.halt().await;
+        self.world.book().tells(&self.world, self.environment, &call.message, n);
         let Some((failure, words)) = act.failure(&self.world, n, count) else { return Ok(()) };
         call.words = words;
         Err(failure)

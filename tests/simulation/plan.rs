@@ -43,7 +43,7 @@ pub struct Trouble {
 }
 
 /// What runs the execution environments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
     /// Lambda's event source mapping.
     Mapping,
@@ -51,7 +51,7 @@ pub enum Host {
     Worker(Processes),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
     pub visibility: Duration,
     pub shutdown_timeout: Duration,
@@ -107,9 +107,22 @@ pub struct Plan {
     pub sending: Duration,
     /// When trouble ends.
     pub calm: Duration,
+    /// What calls say about the limit.
+    pub told: Told,
     /// When an operator moves the dead letters back.
     pub redrives: Vec<Duration>,
     pub host: Host,
+}
+
+/// What calls say about the limit. A call that is cut or an answer of the table that is lost says
+/// nothing, so neither happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    Nothing,
+    /// Each call uses so many times the units that were estimated.
+    Used(u32),
+    /// Some responses say that nothing is left for a while.
+    Headers,
 }
 
 /// The attribute with the units of a call.
@@ -117,7 +130,7 @@ pub const UNITS: &str = "requeue.maxRetries";
 
 impl Plan {
     /// The rate limit has dice of its own, and so has the bulk handler.
-    pub fn new(dice: &Dice, of_limit: &Dice, of_bulk: &Dice) -> Self {
+    pub fn new(dice: &Dice, of_limit: &Dice, of_bulk: &Dice, of_told: &Dice) -> Self {
         let is_fifo = dice.happens(200);
         let mut policy = policy(dice);
         policy.limit = rate_limit(of_limit);
@@ -194,6 +207,7 @@ impl Plan {
                 secs(dice.pick(&[0, 1, dice.roll(0, 600)]))
             },
             calm,
+            told: Told::Nothing,
             redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
             host: Host::Mapping,
         };
@@ -207,7 +221,26 @@ impl Plan {
         } else {
             plan.max_receive_count
         };
-        Self { max_receive_count, ..plan }
+        Self { max_receive_count, ..plan }.telling(of_told)
+    }
+
+    /// The same, with calls that say something about the limit.
+    fn telling(mut self, dice: &Dice) -> Self {
+        let is_sure = self.table.is_none_or(|faults| faults == 0) && self.trouble.deaths == 0;
+        let is_simple = self.per_call.is_none() && self.policy.key_limits.is_empty();
+        let Some(limit) = &mut self.policy.limit else { return self };
+        if !(is_sure && is_simple && self.host == Host::Mapping && dice.happens(700)) {
+            return self;
+        }
+        self.told = if dice.happens(500) { Told::Used(dice.roll(2, 3)) } else { Told::Headers };
+        limit.headers = self.told == Told::Headers;
+        if limit.headers {
+            self.policy.units = None;
+        } else {
+            self.policy.units = Some(MessageKey::Attribute(UNITS.to_owned()));
+        }
+        // So that calls wait for each other.
+        if dice.happens(700) { self.of_many(dice) } else { self }
     }
 
     /// The same with many messages at once.

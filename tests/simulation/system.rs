@@ -317,7 +317,10 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         .expect("a runtime");
     log::install();
     runtime.block_on(async {
-        let plan = Plan::new(&Dice::of(seed, 1), &Dice::of(seed, 4), &Dice::of(seed, 6));
+        let plan = {
+            let [dice, of_limit, of_bulk, of_told] = [1, 4, 6, 8].map(|of| Dice::of(seed, of));
+            Plan::new(&dice, &of_limit, &of_bulk, &of_told)
+        };
         let world = Arc::new(World::new(seed, plan));
         let _listening = world.log.listen();
         let (dice, plan, aside) =
