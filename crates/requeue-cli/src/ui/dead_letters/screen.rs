@@ -120,7 +120,7 @@ impl Screen {
         let name = self.queue.dead_letters.queue.arn.name();
         let since = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);
         let millis = since.unwrap_or_default().as_millis();
-        let path = std::env::current_dir()?.join(format!("{name}-discarded-{millis}.jsonl"));
+        let path = std::path::absolute(format!("{name}-discarded-{millis}.jsonl"))?;
         export::write_file(&path, messages.iter().map(|at| &snapshot.letters[*at]))?;
         Ok(path)
     }
