@@ -3,9 +3,11 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use aws_config::SdkConfig;
 use aws_config::identity::IdentityCache;
+use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::identity::{
     IdentityCachePartition, IdentityFuture, ResolveCachedIdentity, ResolveIdentity,
     SharedIdentityCache, SharedIdentityResolver,
@@ -26,6 +28,15 @@ const REFUSALS: &str = "\
     ExpiredToken InvalidAccessKeyId InvalidClientTokenId InvalidSignature InvalidToken \
     SignatureDoesNotMatch UnrecognizedClient";
 
+/// The longest time for credentials: less than a try of a request, whose end would be told as trouble
+/// of the service. It is enough for two tries of an endpoint of credentials.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// The SDK's error of a timeout does not say that it waited for credentials.
+#[derive(Debug, thiserror::Error)]
+#[error("the provider gives no credentials")]
+struct NotProvided(#[source] BoxError);
+
 /// The credentials of AWS's environment. Those that a program sets itself stay as they are.
 #[derive(Clone)]
 pub(super) struct Credentials(Arc<Mutex<Resolved>>);
@@ -43,7 +54,7 @@ struct Resolved {
 
 impl Credentials {
     pub(super) fn new(load: fn() -> BoxFuture<'static, SdkConfig>) -> Self {
-        let cache = IdentityCache::lazy().build();
+        let cache = cache();
         let known = Resolved { cache, provider: None, instead: None, are_refused: false, load };
         Self(Arc::new(Mutex::new(known)))
     }
@@ -72,7 +83,7 @@ impl Credentials {
         if REFUSALS.split(' ').any(|code| text.contains(code) || header.starts_with(code)) {
             let mut known = lock(&self.0);
             known.are_refused = true;
-            known.cache = IdentityCache::lazy().build();
+            known.cache = cache();
         }
         *response.body_mut() = SdkBody::from(body);
         Ok(response)
@@ -93,6 +104,10 @@ impl Credentials {
     }
 }
 
+fn cache() -> SharedIdentityCache {
+    IdentityCache::lazy().load_timeout(LOAD_TIMEOUT).build()
+}
+
 impl ResolveCachedIdentity for Credentials {
     fn resolve_cached_identity<'a>(
         &'a self,
@@ -103,7 +118,8 @@ impl ResolveCachedIdentity for Credentials {
         IdentityFuture::new(async move {
             let provider = self.provider(resolver).await;
             let cache = lock(&self.0).cache.clone();
-            cache.resolve_cached_identity(provider, components, config).await
+            let provided = cache.resolve_cached_identity(provider, components, config).await;
+            provided.map_err(|error| NotProvided(error).into())
         })
     }
 }

@@ -9,15 +9,17 @@ use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
-use crate::{environment, sdk, serve};
+use crate::{environment, serve};
+
+mod credentials;
+
+pub(crate) use credentials::credentials_refused;
+use credentials::{
+    OF_LOGIN, PROCESS_FAILED, SIGNED_OUT, credentials_code, log_in, without_credentials,
+};
 
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
-
-/// Codes of this command line for a profile whose credentials are not in AWS's files: nobody is
-/// signed in, or the profile's program failed. The SDK says so only in words.
-const SIGNED_OUT: &str = "SignedOut";
-const PROCESS_FAILED: &str = "CredentialProcess";
 
 /// The beginning of the code of a response without one, before its status: AWS always has one, a
 /// proxy or another server may not.
@@ -51,7 +53,7 @@ impl Cause {
         let is_throttled =
             ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"].map(|it| code.contains(it));
         match code {
-            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED => Self::NoCredentials,
+            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED | OF_LOGIN => Self::NoCredentials,
             // Source: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot".
             "ExpiredToken"
             | "ExpiredTokenException"
@@ -90,9 +92,7 @@ impl Cause {
     /// The remedy for a call that only reads, and that needs this permission.
     pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
         match self {
-            Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => {
-                LOG_IN.to_owned()
-            }
+            Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => log_in(),
             Self::NoResponse | Self::NotOfAws => {
                 "check the network, the region and AWS_ENDPOINT_URL, and run it again".to_owned()
             }
@@ -150,12 +150,13 @@ impl fmt::Display for FailedCall<'_> {
         match cause {
             Cause::NoCredentials => f.write_str(&without_credentials(code)),
             Cause::ExpiredCredentials => {
-                write!(f, "the AWS credentials have expired ({code}); {LOG_IN}")
+                write!(f, "the AWS credentials have expired ({code}); {}", log_in())
             }
             Cause::UnknownCredentials => write!(
                 f,
                 "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
-                 account, the region and this machine's clock, or {LOG_IN}"
+                 account, the region and this machine's clock, or {}",
+                log_in()
             ),
             Cause::Denied => write!(
                 f,
@@ -184,57 +185,6 @@ impl fmt::Display for FailedCall<'_> {
         let is_elsewhere = is_elsewhere && *service == "SQS" && endpoint.contains(".amazonaws.com");
         let hint = is_elsewhere.then(|| serve::beside(serve::SQS_PORT)).flatten();
         f.write_str(&hint.unwrap_or_default())
-    }
-}
-
-/// The remedy for missing and expired credentials.
-const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
-                      --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
-                      AWS_SESSION_TOKEN";
-
-/// The cause and the remedy of a call without credentials, by its code.
-fn without_credentials(code: &str) -> String {
-    let profile = sdk::current();
-    let name = printable::line(profile.as_deref().unwrap_or("default"));
-    match code {
-        SIGNED_OUT => format!(
-            "the sign-in of the AWS profile `{name}` is missing or has expired; run `aws sso login \
-             --profile {name}`, and then this command again"
-        ),
-        PROCESS_FAILED => format!(
-            "the `credential_process` of the AWS profile `{name}` gave no credentials; run it \
-             yourself to see the reason: `aws configure get credential_process --profile {name}` \
-             shows it"
-        ),
-        _ if profile.is_none() => {
-            format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
-        }
-        _ => format!(
-            "the AWS profile `{name}` gives no credentials; `aws sts get-caller-identity --profile \
-             {name}` shows why; if that works, give this command the same ones by `eval \"$(aws \
-             configure export-credentials --profile {name} --format env)\"`"
-        ),
-    }
-}
-
-/// The same for an error of the SDK's credentials.
-pub(crate) fn credentials_refused(error: &(dyn std::error::Error + 'static)) -> String {
-    without_credentials(credentials_code(error))
-}
-
-/// The SDK's sources of credentials differ only in the words of their errors.
-fn credentials_code(error: &(dyn std::error::Error + 'static)) -> &'static str {
-    let says = |word: &str| {
-        successors(Some(error), |error| error.source())
-            .any(|error| error.to_string().contains(word))
-    };
-    // The last one is SSO's own code for a token that it does not know.
-    if ["SSO token", "sso/cache", "UnauthorizedException"].into_iter().any(says) {
-        SIGNED_OUT
-    } else if says("external process") {
-        PROCESS_FAILED
-    } else {
-        NO_CREDENTIALS
     }
 }
 

@@ -91,6 +91,42 @@ fn chosen(matches: &ArgMatches) -> Option<String> {
     by_option.cloned().or_else(|| current().filter(|_| environment::value(KEYS[0]).is_none()))
 }
 
+/// What gives credentials without keys and without a log-in, and what to do if it gives none.
+pub(crate) struct Provider {
+    /// The variable that leads to it.
+    pub(crate) variable: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) remedy: &'static str,
+}
+
+/// In AWS's order.
+const PROVIDERS: [Provider; 3] = [
+    Provider {
+        variable: "AWS_WEB_IDENTITY_TOKEN_FILE",
+        name: "STS",
+        remedy: "look at the role and the token file",
+    },
+    Provider {
+        variable: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        name: "the container's credentials endpoint",
+        remedy: "look at the container's credentials endpoint",
+    },
+    Provider {
+        variable: "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        name: "the container's credentials endpoint",
+        remedy: "look at the container's credentials endpoint",
+    },
+];
+
+/// The provider of the environment, if neither keys nor a profile come before it.
+pub(crate) fn provider() -> Option<&'static Provider> {
+    let is_set = |variable| environment::value(variable).is_some();
+    if is_set(KEYS[0]) || is_set(PROFILE) {
+        return None;
+    }
+    PROVIDERS.iter().find(|provider| is_set(provider.variable))
+}
+
 /// Without this question, the SDK would look for other credentials, as those of the machine.
 fn is_known(name: &str) -> Result<bool, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

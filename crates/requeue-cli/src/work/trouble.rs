@@ -13,6 +13,7 @@ use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
     DownstreamTrouble, MAY_EXIST, NOT_SENT, ReceivingTrouble, TOO_LONG, Unsettled, brief,
 };
+use crate::sdk;
 use crate::silence::Silence;
 use crate::table::{cut, thousands};
 
@@ -68,7 +69,8 @@ pub(super) fn of_receiving(
 
 /// What credentials need that AWS refuses with this code. The worker reads them anew.
 pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
-    (code == NO_CREDENTIALS || is_of_credentials(code)).then_some("log in again")
+    (code == NO_CREDENTIALS || is_of_credentials(code))
+        .then(|| sdk::provider().map_or("log in again", |provider| provider.remedy))
 }
 
 /// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`

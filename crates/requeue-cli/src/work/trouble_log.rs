@@ -47,7 +47,7 @@ impl TroubleLog {
         let code = sqs.trouble().map(|trouble| trouble.code).unwrap_or_default();
         if let Some(remedy) = remedy_of_credentials(&code) {
             if self.credentials.is_due() {
-                tracing::error!(code, remedy, "SQS does not accept the AWS credentials");
+                tracing::error!(code, remedy, "there are no valid AWS credentials");
             }
         } else {
             self.credentials.end();

@@ -40,6 +40,7 @@ impl Home {
         let config = format!(
             "[profile program]\ncredential_process = {}\n\
              [profile broken]\ncredential_process = /bin/false\n\
+             [profile login]\nlogin_session = arn:aws:iam::123456789012:user/me\n\
              [profile sso]\nsso_session = my-sso\nsso_account_id = 123456789012\n\
              sso_role_name = Operator\n\
              [sso-session my-sso]\nsso_region = eu-west-1\n\
@@ -128,6 +129,9 @@ async fn the_program_of_a_profile_gives_credentials() {
     let run = home.run(&[], &[&LIST[..], &["--profile", "broken"]].concat()).await;
     let words = "error: the `credential_process` of the AWS profile `broken` gave no credentials;";
     assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
+    let run = home.run(&[], &[&LIST[..], &["--profile", "login"]].concat()).await;
+    let words = "error: the AWS profile `login` has `login_session`, the key of `aws login`, which";
+    assert!(run.status == 1 && run.stderr.contains(words), "{run:?}");
     let run = home.run(&KEYS, &[&LIST[..], &["--profile", "absent"]].concat()).await;
     let words = "error: there is no AWS profile `absent` in AWS's files; `aws configure \
                  list-profiles` lists";
@@ -156,5 +160,34 @@ async fn a_sign_in_with_sso_gives_credentials_until_it_ends() {
         assert!(run.status == 0 && run.stdout == "orders-dlq: no message\n", "{run:?}");
         let asked = home.asked.lock().unwrap().pop().unwrap();
         assert_eq!(asked, "/federation/credentials?role_name=Operator&account_id=123456789012");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_gives_no_credentials_is_named_and_not_sqs() {
+    let home = Home::new("home-provider").await;
+    let throttled = Server::start(async |_: Request<Incoming>| {
+        let body = Full::new(Bytes::from(r#"{"code":"Throttled"}"#));
+        Response::builder().status(429).body(body).unwrap()
+    })
+    .await;
+    let endpoint: &'static str = format!("{}/keys", throttled.url()).leak();
+    let (container, token) = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE");
+    let role = ("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/absent");
+    for (variables, told) in [
+        (
+            &[(container, endpoint)][..],
+            "error: the container's credentials endpoint gives no AWS credentials, or not in time; \
+             look at the container's credentials endpoint (AWS_CONTAINER_CREDENTIALS_FULL_URI), \
+             and try again in a minute\n",
+        ),
+        (
+            &[(token, "/absent"), role],
+            "error: STS gives no AWS credentials, or not in time; look at the role \
+             and the token file (AWS_WEB_IDENTITY_TOKEN_FILE), and try again in a minute\n",
+        ),
+    ] {
+        let run = home.run(variables, &LIST).await;
+        assert_eq!((run.status, run.stderr.as_str()), (1, told));
     }
 }

@@ -1,0 +1,87 @@
+//! A call without credentials: its cause and its remedy, by the provider of the environment.
+
+use std::iter::successors;
+
+use requeue::aws::NO_CREDENTIALS;
+use requeue::printable;
+
+use crate::sdk::{self, Provider};
+
+/// Codes of this command line for a profile whose credentials are not in AWS's files: nobody is
+/// signed in, or the profile's program failed. The SDK says so only in words.
+pub(super) const SIGNED_OUT: &str = "SignedOut";
+pub(super) const PROCESS_FAILED: &str = "CredentialProcess";
+/// The same for a profile of `aws login`. The SDK needs 25 more crates to read it.
+pub(super) const OF_LOGIN: &str = "LoginSession";
+
+/// The remedy for missing and expired credentials.
+pub(super) fn log_in() -> String {
+    sdk::provider().map_or_else(|| LOG_IN.to_owned(), by_provider)
+}
+
+fn by_provider(provider: &Provider) -> String {
+    format!("{} ({}), and try again in a minute", provider.remedy, provider.variable)
+}
+
+/// The remedy for a person.
+const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
+                      --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
+                      AWS_SESSION_TOKEN";
+
+/// The cause and the remedy of a call without credentials, by its code.
+pub(super) fn without_credentials(code: &str) -> String {
+    let profile = sdk::current();
+    let name = printable::line(profile.as_deref().unwrap_or("default"));
+    match code {
+        SIGNED_OUT => format!(
+            "the sign-in of the AWS profile `{name}` is missing or has expired; run `aws sso login \
+             --profile {name}`, and then this command again"
+        ),
+        PROCESS_FAILED => format!(
+            "the `credential_process` of the AWS profile `{name}` gave no credentials; run it \
+             yourself to see the reason: `aws configure get credential_process --profile {name}` \
+             shows it"
+        ),
+        OF_LOGIN => format!(
+            "the AWS profile `{name}` has `login_session`, the key of `aws login`, which this command \
+             cannot read; run `eval \"$(aws configure export-credentials --profile {name} --format \
+             env)\"`, and then this command without --profile"
+        ),
+        _ if let Some(provider) = sdk::provider() => format!(
+            "{} gives no AWS credentials, or not in time; {}",
+            provider.name,
+            by_provider(provider)
+        ),
+        _ if profile.is_none() => {
+            format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
+        }
+        _ => format!(
+            "the AWS profile `{name}` gives no credentials; `aws sts get-caller-identity --profile \
+             {name}` shows why; if that works, give this command the same ones by `eval \"$(aws \
+             configure export-credentials --profile {name} --format env)\"`"
+        ),
+    }
+}
+
+/// The same for an error of the SDK's credentials.
+pub(crate) fn credentials_refused(error: &(dyn std::error::Error + 'static)) -> String {
+    without_credentials(credentials_code(error))
+}
+
+/// The SDK's sources of credentials differ only in the words of their errors.
+pub(super) fn credentials_code(error: &(dyn std::error::Error + 'static)) -> &'static str {
+    let says = |word: &str| {
+        successors(Some(error), |error| error.source())
+            .any(|error| error.to_string().contains(word))
+    };
+    // The last one is SSO's own code for a token that it does not know.
+    if ["SSO token", "sso/cache", "UnauthorizedException"].into_iter().any(says) {
+        SIGNED_OUT
+    } else if says("external process") {
+        PROCESS_FAILED
+    } else if says("credentials-login") {
+        OF_LOGIN
+    } else {
+        NO_CREDENTIALS
+    }
+}
