@@ -524,9 +524,9 @@ class OnMinistack(unittest.TestCase):
             QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
         )
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
-        ill = {("patient", "visibility-timeout")}
+        ill = {("patient", "visibility-timeout"), ("patient", "message-size")}
         self.assertEqual((status, at(findings, "warning")), (3, ill), printed)
-        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,visibility-timeout")
+        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,message-size,visibility-timeout")
         self.assertEqual((status, at(others, "warning"), ill & set(others)), (0, set(), set()), printed)
         self.assertEqual(doctor(MINISTACK, "--function", "patient", "--ignore", "visibility")[0], 2)
         for place in ill:

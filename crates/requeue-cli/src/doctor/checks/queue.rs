@@ -139,10 +139,18 @@ fn message_size(context: &Context<'_>) -> Checked {
         thousands(most),
         thousands(MAX_BATCH_BYTES)
     );
-    if most < MAX_BATCH_BYTES as u64 {
-        found += "; a message whose copy is too large waits by its visibility instead";
+    let arn = &context.source()?.arn;
+    let is_low = most < MAX_BATCH_BYTES as u64 && !context.waits_in_place().unwrap_or(false);
+    let level = if is_low { Level::Warning } else { Level::Ok };
+    if is_low {
+        found += "; SQS refuses a larger copy, so its message waits by its visibility timeout, and \
+                  goes to the dead-letter queue without a reason after maxReceiveCount receives";
     }
-    Ok(Diagnosis::ok(found))
+    Ok(Diagnosis::of(
+        level,
+        found,
+        [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)],
+    ))
 }
 
 fn max_receive_count(context: &Context<'_>) -> Checked {
