@@ -11,11 +11,11 @@ use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral};
 use crate::failure::Failure;
 use crate::limit::StartTag;
-use crate::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
+use crate::queue::{Attribute, MESSAGE_TOO_LONG, Outgoing, QueueArn};
 use crate::state::RetryState;
-use crate::wire::{self, DeadLetterInfo, NotWrappable, Stamped, Wrap};
+use crate::wire::{self, DeadLetterInfo, NotWrappable, Stamped};
 
-use super::Decision;
+use super::{Decision, Planner};
 
 #[derive(Debug)]
 pub(crate) struct Copy {
@@ -24,8 +24,9 @@ pub(crate) struct Copy {
     pub(crate) to: Arc<QueueArn>,
     body: Stamped,
     delay: Delay,
-    /// How long the original is hidden if SQS does not confirm the copy. `None` leaves the original
-    /// to its visibility timeout.
+    /// How long the original is hidden if SQS refuses the copy for its length; otherwise the least
+    /// time for which it is hidden if SQS does not confirm the copy. `None` leaves the original to
+    /// its visibility timeout.
     pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
@@ -45,7 +46,7 @@ impl Unsendable {
     pub(crate) fn code(self) -> String {
         match self {
             Self::NotWrappable => "NotWrappable",
-            Self::MessageTooLong => "MessageTooLong",
+            Self::MessageTooLong => MESSAGE_TOO_LONG,
             Self::NoDeadLetterQueue => "NoDeadLetterQueue",
         }
         .to_owned()
@@ -61,16 +62,17 @@ impl From<NotWrappable> for Unsendable {
 impl Copy {
     /// A copy of `delivery` that carries `state`.
     pub(super) fn new(
+        planner: &Planner<'_>,
         delivery: &Delivery,
         state: &RetryState,
         delay: Delay,
         (from, to): (Arc<QueueArn>, Arc<QueueArn>),
         hidden_if_unsent: Option<Duration>,
-        wrap: Wrap,
     ) -> Result<Self, Unsendable> {
-        let body = wire::stamp(delivery.payload(), state, wrap)?;
+        let body = wire::stamp(delivery.payload(), state, planner.wrap)?;
+        let max_bytes = (planner.max_bytes)(&to);
         let copy = Self { from, to, body, delay, hidden_if_unsent };
-        if copy.outgoing(delivery).size() > MAX_BATCH_BYTES {
+        if copy.outgoing(delivery).size() > max_bytes {
             Err(Unsendable::MessageTooLong)
         } else {
             Ok(copy)

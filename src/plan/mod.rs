@@ -13,18 +13,13 @@ use crate::disposition::{
 use crate::failure::{Detail, Failure};
 use crate::limit::StartTag;
 use crate::policy::{self, RetryPolicy};
-use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
+use crate::queue::{QueueArn, QueueUrl};
 use crate::settings::{DeadLetterMode, Mode};
 use crate::wire::{self, Wrap};
 
 mod copy;
 
 pub(crate) use copy::{Copy, Unsendable};
-
-/// The least time for which an original is hidden if SQS does not confirm its copy. Each return of
-/// the original uses a receive, not a retry, and with short delays five receives would pass in a
-/// minute: SQS would move the message to the dead-letter queue before anybody can mend a permission.
-const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
 
 pub(crate) struct Decision {
     pub(crate) delivery: Arc<Delivery>,
@@ -108,6 +103,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) mode: Mode,
     pub(crate) dead_letter: &'a DeadLetterMode,
     pub(crate) wrap: Wrap,
+    /// The longest message that a queue takes, as far as is known.
+    pub(crate) max_bytes: &'a (dyn Fn(&QueueArn) -> usize + Send + Sync),
 }
 
 impl<'a> Planner<'a> {
@@ -244,8 +241,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans a wait: a deferral if `why` is set, otherwise the wait for the next retry. If no copy
-    /// can be made, the message is hidden for `hidden_if_unsent`; if SQS does not confirm the copy,
-    /// for at least [`MIN_HIDDEN_IF_UNSENT`].
+    /// can be made, the message is hidden for `hidden_if_unsent`.
     fn wait(
         &self,
         decision: &Decision,
@@ -260,8 +256,7 @@ impl<'a> Planner<'a> {
         }
         let state = copy::waiting(decision, why, wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
-        let hidden = Some(hidden_if_unsent.max(MIN_HIDDEN_IF_UNSENT));
-        match Copy::new(delivery, &state, wait.delay(), route, hidden, self.wrap) {
+        match Copy::new(self, delivery, &state, wait.delay(), route, Some(hidden_if_unsent)) {
             Ok(copy) => Plan::Copy(copy),
             Err(unsent) => Plan::Hide { queue, wait: hidden_if_unsent, unsent: Some(unsent) },
         }
@@ -312,14 +307,8 @@ impl<'a> Planner<'a> {
             (DeadLetterMode::Annotate, Some(queue)) => {
                 let state = copy::dead_lettered(delivery, reason, failure.as_ref(), *at);
                 let route = (Arc::clone(queue), Arc::clone(queue));
-                let copy = Copy::new(
-                    delivery,
-                    &state,
-                    DeadLetterMode::ANNOTATION_DELAY,
-                    route,
-                    None,
-                    self.wrap,
-                );
+                let delay = DeadLetterMode::ANNOTATION_DELAY;
+                let copy = Copy::new(self, delivery, &state, delay, route, None);
                 (copy_or_keep(copy), Successors::Wait)
             }
             (DeadLetterMode::Direct(url), Some(from)) => {
@@ -327,7 +316,7 @@ impl<'a> Planner<'a> {
                 let state = copy::sent_elsewhere(delivery, reason, failure.as_ref(), *at);
                 let route = |to| (Arc::clone(from), to);
                 let copy = to.and_then(|to| {
-                    Copy::new(delivery, &state, Delay::default(), route(to), None, self.wrap)
+                    Copy::new(self, delivery, &state, Delay::default(), route(to), None)
                 });
                 let successors =
                     if is_expired { Successors::Proceed } else { Successors::ProceedOnceMoved };
@@ -354,20 +343,16 @@ impl<'a> Planner<'a> {
     /// Whether a dead letter can be sent, with a reason of any length.
     fn fits(&self, delivery: &Delivery, url: &QueueUrl, now: SystemTime) -> bool {
         let reason = DeadLetterReason::RetriesExhausted;
-        let is_elsewhere =
-            delivery.queue.as_ref().is_some_and(|from| dead_letter_queue_of(from, url).is_some());
-        is_elsewhere
-            && wire::stamp(
-                delivery.payload(),
-                &copy::sent_elsewhere(delivery, reason, None, now),
-                self.wrap,
-            )
-            .is_ok_and(|body| {
+        let to = delivery.queue.as_ref().and_then(|from| dead_letter_queue_of(from, url));
+        to.is_some_and(|to| {
+            let state = copy::sent_elsewhere(delivery, reason, None, now);
+            wire::stamp(delivery.payload(), &state, self.wrap).is_ok_and(|body| {
                 requeue_sqs::message_bytes(body.as_str(), &delivery.attributes)
                     + Detail::MAX_BYTES
                     + Failure::MAX_SAID
-                    <= MAX_BATCH_BYTES
+                    <= (self.max_bytes)(&to)
             })
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use crate::sender::Senders;
 use crate::settings::{
     DeadLetterMode, Limits, Mode, NO_TABLE, QueueSettings, RecursiveLoop, Settings,
 };
-use crate::settle::{SendPause, Settled, Settler};
+use crate::settle::{MaxLengths, SendPause, Settled, Settler};
 use crate::shared_table::{Events, SharedPauses, TableClient};
 use crate::telemetry;
 use crate::wire::Wrap;
@@ -47,6 +47,7 @@ pub(super) struct Inner {
     /// Whether the host has logged the line that it logs once.
     pub(super) said: Once,
     has_lapsed: Box<dyn Fn(&Delivery) -> bool + Send + Sync>,
+    max_bytes: Box<dyn Fn(&QueueArn) -> usize + Send + Sync>,
 }
 
 impl Inner {
@@ -87,7 +88,9 @@ impl Inner {
             sampler: sampler.clone(),
             calls: policy.sqs_calls,
             pause: SendPause::default(),
+            lengths: MaxLengths::default(),
         });
+        let measuring = Arc::clone(&settler);
         let lapsing = Arc::clone(&settler);
         let decoder = Decoder {
             max_retries: policy.max_retries,
@@ -111,6 +114,7 @@ impl Inner {
             handlers: handlers.unwrap_or_else(Handle::current),
             said: Once::new(),
             has_lapsed: Box::new(move |delivery| lapsing.has_lapsed(delivery)),
+            max_bytes: Box::new(move |queue| measuring.lengths.of(queue)),
         };
         (inner, settler)
     }
@@ -141,9 +145,9 @@ impl Inner {
     }
 
     pub(super) fn planner(&self, delivery: &Delivery) -> Planner<'_> {
-        let Self { mode, wrap, .. } = self;
+        let Self { mode, wrap, max_bytes, .. } = self;
         let QueuePolicy { policy, dead_letter, .. } = self.policy(delivery);
-        Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
+        Planner { policy, mode: *mode, dead_letter, wrap: *wrap, max_bytes }
     }
 
     /// Step 6, plan: how a decision is carried out, and whether its successors may proceed.

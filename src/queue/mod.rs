@@ -8,8 +8,8 @@ mod sqs;
 pub use requeue_sqs::{
     Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError,
     InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES,
-    MAX_VISIBILITY, MAX_WAIT, Outgoing, Principal, Queue, QueueArn, QueueUrl, ReceiveRequest,
-    Record, Source, is_attribute_name,
+    MAX_VISIBILITY, MAX_WAIT, MESSAGE_TOO_LONG, Outgoing, Principal, Queue, QueueArn, QueueUrl,
+    ReceiveRequest, Record, Source, is_attribute_name,
 };
 pub use sqs::SqsQueue;
 

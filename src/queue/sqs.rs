@@ -18,7 +18,7 @@ use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, MessageAttributeValue, MessageSystemAttributeName as System,
     QueueAttributeName, SendMessageBatchRequestEntry,
 };
-use requeue_sqs::printable;
+use requeue_sqs::{code_with_text, printable};
 use tokio::sync::OnceCell;
 
 use super::{
@@ -314,7 +314,8 @@ fn confirmations<'a>(
     }
     for error in failed {
         if let Some(at) = position(error.id()) {
-            results[at] = Err(EntryError::answered(error.code(), error.sender_fault()));
+            let code = code_with_text(error.code(), error.message());
+            results[at] = Err(EntryError::answered(code, error.sender_fault()));
         }
     }
     results
@@ -331,7 +332,9 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
         SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
             let status = answer.raw().status().as_u16();
             return match answer.err().code() {
-                Some(code) => CallError::answered(status, code),
+                Some(code) => {
+                    CallError::answered(status, code_with_text(code, answer.err().message()))
+                }
                 // SQS always has one: a gateway or another server responded.
                 None => CallError::answered(status, &format!("HTTP {status}")),
             };

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{Sending, Sent, Settler, Window};
 use crate::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
-    MAX_VISIBILITY_WAIT, Outgoing, Queue, QueueArn, RECEIVED_BEFORE,
+    MAX_VISIBILITY_WAIT, MESSAGE_TOO_LONG, Outgoing, Queue, QueueArn, RECEIVED_BEFORE,
 };
 
 /// The longest try of one call.
@@ -26,6 +26,11 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
+
+/// The least time for which an original is hidden if SQS does not confirm its copy. Each return of
+/// the original uses a receive, not a retry, and with short delays five receives would pass in a
+/// minute: SQS would move the message to the dead-letter queue before anybody can mend a permission.
+const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
 
 /// The visibility timeout to ask for if SQS refuses a longer one.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
@@ -163,8 +168,8 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Hides the originals of unconfirmed copies for the delay that they were to have. This is best
-    /// effort.
+    /// Hides the originals of unconfirmed copies for the delay that they were to have, and at least
+    /// for [`MIN_HIDDEN_IF_UNSENT`] unless nobody can mend the cause. This is best effort.
     pub(super) async fn keep_invisible(
         &self,
         queue: &QueueArn,
@@ -175,7 +180,9 @@ impl<Q: Queue> Settler<Q> {
             .iter()
             .filter(|copy| !self.has_lapsed(&copy.decision.delivery))
             .filter_map(|copy| {
-                Some((copy.receipt_handles().first()?.as_str(), copy.copy.hidden_if_unsent?))
+                let least = if copy.is_too_long() { Duration::ZERO } else { MIN_HIDDEN_IF_UNSENT };
+                let hidden = copy.copy.hidden_if_unsent?.max(least);
+                Some((copy.receipt_handles().first()?.as_str(), hidden))
             })
             .collect();
         self.hide(queue, &entries, window).await;
@@ -281,8 +288,13 @@ fn record(
             failed
         }
         Err(error) => {
+            // Alone in its request, a copy is the one that is meant. It is shorter than any request
+            // may be.
+            let is_too_long = copies.len() == 1
+                && [MESSAGE_TOO_LONG, "BatchRequestTooLong"].contains(&error.code.as_str());
             for copy in copies {
                 copy.sent = match error.kind {
+                    _ if is_too_long => Sent::Refused(MESSAGE_TOO_LONG.to_owned()),
                     CallErrorKind::Refused => Sent::Refused(error.code.clone()),
                     CallErrorKind::Malformed
                     | CallErrorKind::Unavailable

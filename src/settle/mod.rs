@@ -17,7 +17,8 @@
 //! | confirms the copy, deletes the original | 1 | gone | [`Settlement::Moved`] | no |
 //! | confirms, and does not delete it in two tries | 1 | the poller deletes it | [`Settlement::MovedNotDeleted`] | no |
 //! | throttles, or names an error of its own | up to 5 | hidden | [`Settlement::Unconfirmed`] | yes |
-//! | refuses the copy | 1 | hidden | [`Settlement::Unconfirmed`] | yes |
+//! | refuses the copy for its length | 1 | hidden, without the five minutes | [`Settlement::Unconfirmed`], code `MessageTooLong` | yes |
+//! | refuses the copy otherwise | 1 | hidden | [`Settlement::Unconfirmed`] | yes |
 //! | sends no response: the copy may exist beside the original | up to 2, then none to this queue for 30 s | hidden, if time is left | [`Settlement::Unconfirmed`] | yes |
 //! | was not asked: no time was left, or sends to the queue wait | 0 | hidden, if time is left | [`Settlement::Unconfirmed`], code `NotSent` | yes |
 //! | may have delivered the original again | 0 | unchanged | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
@@ -28,7 +29,8 @@
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
-//! (`calls.rs`), and after a send without a response other sends wait (`pause.rs`).
+//! (`calls.rs`), and after a send without a response other sends wait (`pause.rs`). The length of a
+//! refused copy is the limit of its queue's next copies (`lengths.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,18 +45,20 @@ use crate::clock::{Clock, Sampler};
 use crate::delivery::Delivery;
 use crate::plan::{Copy, Decision, Plan, Unsendable};
 use crate::policy::CallPolicy;
-use crate::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn};
+use crate::queue::{MAX_BATCH_ENTRIES, MESSAGE_TOO_LONG, Outgoing, Queue, QueueArn};
 use crate::report::Settlement;
 
 mod calls;
 mod chunks;
 mod done;
+mod lengths;
 mod pause;
 #[cfg(test)]
 mod tests;
 
 use chunks::Chunks;
 pub(crate) use done::Deleted;
+pub(crate) use lengths::MaxLengths;
 pub(crate) use pause::SendPause;
 
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
@@ -99,6 +103,7 @@ pub(crate) struct Settler<Q> {
     pub(crate) sampler: Sampler,
     pub(crate) calls: CallPolicy,
     pub(crate) pause: SendPause,
+    pub(crate) lengths: MaxLengths,
 }
 
 impl<Q: Queue> Settler<Q> {
@@ -183,6 +188,9 @@ impl<Q: Queue> Settler<Q> {
             if error.is_some() || copies.iter().any(Sending::is_confirmed) {
                 self.pause.note(&route.to, error);
             }
+        }
+        for too_long in copies.iter().filter(|copy| copy.is_too_long()) {
+            self.lengths.note_refused(&route.to, too_long.size());
         }
         let (mut moved, kept): (Vec<Sending>, Vec<Sending>) =
             copies.into_iter().partition(Sending::is_confirmed);
@@ -299,6 +307,11 @@ impl Sending {
 
     fn is_confirmed(&self) -> bool {
         self.sent == Sent::Confirmed
+    }
+
+    /// Whether its queue takes no message of this length.
+    fn is_too_long(&self) -> bool {
+        matches!(&self.sent, Sent::Refused(code) if code == MESSAGE_TOO_LONG)
     }
 
     fn outgoing(&self) -> Outgoing<'_> {

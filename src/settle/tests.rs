@@ -164,6 +164,7 @@ fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {
         sampler: Sampler::always(0.5),
         calls: CallPolicy::default(),
         pause: SendPause::default(),
+        lengths: MaxLengths::default(),
     }
 }
 
@@ -200,6 +201,7 @@ fn settle(
                 mode: Mode::Requeue,
                 dead_letter,
                 wrap: Wrap::WhenNeeded,
+                max_bytes: &|_| MAX_BATCH_BYTES,
             };
             let Planned { decision, plan, .. } = planner.plan(decision, false);
             assert!(sender.send(Task { decision, plan, waiting: Waiting::Nobody }).is_ok());

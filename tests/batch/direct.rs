@@ -1,6 +1,7 @@
 //! The mode `direct`: the function sends given-up messages to a dead-letter queue by its URL.
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
+use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::embedded::Fault;
 use requeue::{
     DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason, Settlement, Wrap,
@@ -74,6 +75,28 @@ async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
             (1, id.as_str()),
             "SQS has moved it"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_over_the_limit_of_its_queue_goes_there_by_redrive() {
+    for mut world in [direct(World::new()), fifo()] {
+        world.settings.policy.max_retries = 2;
+        let set = world.sqs.client().set_queue_attributes().queue_url(world.dead_letters.url());
+        let set = set.attributes(QueueAttributeName::MaximumMessageSize, "65536");
+        set.send().await.expect("the queue exists");
+        let group = || world.queue.is_fifo().then(|| "a".to_owned());
+        let with_group = |message: SendMessageFluentBuilder| message.set_message_group_id(group());
+        let large = world.send_as(&object_of(65_500), with_group).await;
+        let small = world.send_as("{}", with_group).await;
+        let script = Script::always(Failure::non_retryable("no"));
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!(script.calls().len(), 2, "each is handled once");
+        let dead = world.dead();
+        let moved = |id: &str| dead.iter().any(|dead| dead.id == id);
+        assert_eq!((dead.len(), moved(&large), moved(&small)), (2, true, false));
+        let entries: usize = world.requests(SEND).iter().map(|request| request.entries).sum();
+        assert!(entries <= 3, "the large one is not sent on each receive: {entries}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{EntryFault, EntryOutcome, Fault};
-use requeue::{Failure, Wrap};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageView};
+use requeue::{Failure, Settlement, Wrap};
 
 use crate::world::{
     Act, LIMIT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, object_of, secs,
@@ -214,14 +214,44 @@ async fn one_that_is_too_large_does_not_hold_up_its_neighbours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_with_a_lower_limit_keeps_what_it_refuses() {
-    let world = World::with_queue("orders", &[("MaximumMessageSize", "1024")]);
-    let large = world.send(&object_of(1_000)).await;
-    world.send(&object_of(100)).await;
-    let failure = Failure::temporary("later").retry_after(secs(40));
-    let invocation = world.invoke(&world.processor(Script::always(failure))).await.unwrap();
-    assert_eq!(invocation.failed(), [large.as_str()]);
-    assert_eq!((world.calls(SEND), world.messages().len()), (1, 2));
+async fn a_copy_over_the_limit_of_its_queue_waits_as_one_without_room() {
+    // SQS refuses the entry; other servers refuse the request, and then the large copy alone.
+    for (limit, refused, sends) in [("1024", 0, vec![2]), ("1048576", 2, vec![1, 1, 2])] {
+        let world = World::with_queue("orders", &[("MaximumMessageSize", limit)]);
+        world.faults_of(SEND, move |call| match call.of_operation {
+            request if request <= refused => Fault::refuse(400, "BatchRequestTooLong"),
+            _ => Fault::None,
+        });
+        let large = world.send(&object_of(1_000)).await;
+        world.send(&object_of(100)).await;
+        let failure = Failure::temporary("later").retry_after(secs(40));
+        let processor = world.processor(Script::always(failure));
+        let event = world.receive().await;
+        let report = world.report(&processor, &event).await;
+        assert_eq!(report.failed_ids().unwrap(), [large.as_str()]);
+        let too_long = Settlement::Unconfirmed { code: "MessageTooLong".to_owned() };
+        assert_eq!(report.outcomes[0].settlement, too_long);
+        assert_eq!(world.entries(SEND), sends, "{limit}: and the small copy is confirmed");
+        let waits = |world: &World| {
+            let large = |message: &MessageView| message.id == large;
+            let (large, copies): (Vec<_>, Vec<_>) = world.messages().into_iter().partition(large);
+            (world.wait(&large[0]), large[0].receive_count, copies.len())
+        };
+        assert_eq!(waits(&world), (secs(40), 1, 1));
+
+        // What the queue is known to refuse is not sent. Later its limit may be another.
+        let mut before = world.requests(SEND).len();
+        for (passed, sent) in [(40, 1), (40, 1), (900, 2)] {
+            tokio::time::sleep(secs(passed)).await;
+            world.invoke(&processor).await.unwrap();
+            let requests = world.requests(SEND);
+            let entries = requests[before..].iter().map(|request| request.entries);
+            assert_eq!(entries.sum::<usize>(), sent, "{limit}: {passed} s later");
+            before = requests.len();
+            let is_left = world.messages().iter().any(|message| message.id == large);
+            assert_eq!(is_left, limit == "1024" || sent == 1, "{limit}: {passed} s later");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use requeue_sqs::{
     CallError, Clock, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
-    ReceiveRequest, Record, Source, whole_secs,
+    ReceiveRequest, Record, Source, code_with_text, whole_secs,
 };
 
 use crate::engine::Receive;
@@ -143,8 +143,8 @@ impl EmbeddedSqs {
 impl From<batch::EntryError> for EntryError {
     fn from(error: batch::EntryError) -> Self {
         match error {
-            batch::EntryError::Refused { code, sender_fault, .. } => {
-                Self::answered(&code, sender_fault)
+            batch::EntryError::Refused { code, message, sender_fault } => {
+                Self::answered(code_with_text(&code, Some(&message)), sender_fault)
             }
             batch::EntryError::Unmentioned => Self::unconfirmed(),
         }

@@ -2,6 +2,10 @@
 
 use crate::printable;
 
+/// The code of a message that is longer than its queue allows. SQS has none for it:
+/// [`code_with_text`] reads it.
+pub const MESSAGE_TOO_LONG: &str = "MessageTooLong";
+
 /// The response of the service to one entry of a call.
 pub type Confirmation = Result<(), EntryError>;
 
@@ -124,15 +128,24 @@ const UNAVAILABLE: [&str; 21] = [
 ];
 
 /// Codes for which one entry may be the cause. Source: SQS API reference, `SendMessageBatch`.
-const MALFORMED: [&str; 7] = [
+const MALFORMED: [&str; 8] = [
     "BatchEntryIdsNotDistinct",
     "BatchRequestTooLong",
     "InvalidBatchEntryId",
     "InvalidMessageContents",
     "InvalidParameterValue",
+    MESSAGE_TOO_LONG,
     "MissingParameter",
     "TooManyEntriesInBatchRequest",
 ];
+
+/// The code of a refused send with this text, or [`MESSAGE_TOO_LONG`] if the text says so. Source: SQS's
+/// response to a message over the `MaximumMessageSize` of its queue.
+#[must_use]
+pub fn code_with_text<'a>(code: &'a str, text: Option<&str>) -> &'a str {
+    let is_too_long = text.is_some_and(|text| text.contains("Message must be shorter than "));
+    if is_too_long { MESSAGE_TOO_LONG } else { code }
+}
 
 /// SQS prefixes some codes for old clients: `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.`
 /// stays, since a key refuses for other reasons than a queue. Source: SQS API reference, errors of

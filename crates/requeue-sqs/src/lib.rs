@@ -46,7 +46,9 @@ pub mod printable;
 pub use arn::{InvalidQueueArn, QueueArn};
 pub use attribute::{Attribute, AttributeValue, is_attribute_name, message_bytes};
 pub use clock::{Clock, epoch_millis};
-pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
+pub use error::{
+    CallError, CallErrorKind, Confirmation, EntryError, MESSAGE_TOO_LONG, code_with_text,
+};
 pub use limits::{Delay, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT, whole_secs};
 pub use port::{Description, Outgoing, Queue, ReceiveRequest, Source};
 pub use principal::{InvalidPrincipal, Principal};

@@ -43,8 +43,8 @@ pub(crate) const MAY_EXIST: &str = "the copy may exist";
 /// The library's code for a copy that was not sent: no time was left, or sends wait.
 pub(crate) const NOT_SENT: &str = "NotSent";
 
-/// The library's code for a message whose copy would be longer than SQS allows.
-pub(crate) const TOO_LONG: &str = "MessageTooLong";
+/// The library's code for a message whose copy would be longer than SQS or its queue allows.
+pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 
 /// The fields of a line of the library that say something about a message or a circuit.
 #[derive(Debug, Default, Deserialize)]
