@@ -118,8 +118,8 @@ impl ResolveCachedIdentity for Credentials {
         IdentityFuture::new(async move {
             let provider = self.provider(resolver).await;
             let cache = lock(&self.0).cache.clone();
-            let provided = cache.resolve_cached_identity(provider, components, config).await;
-            provided.map_err(|error| NotProvided(error).into())
+            let identity = cache.resolve_cached_identity(provider, components, config).await;
+            identity.map_err(|error| NotProvided(error).into())
         })
     }
 }
