@@ -9,6 +9,7 @@ use requeue::embedded::Fault;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
+use crate::runtime_api::Ended;
 use crate::stage::{Stage, failed};
 
 /// No client can connect to it: its backlog is full, and it accepts no connection.
@@ -94,6 +95,9 @@ async fn is_answered_in_time(step: Step, function_timeout: Duration) -> bool {
     let begun = Instant::now();
     let ended = function.invoke(&batch.event(&stage.queue), function_timeout).await;
     let in_time = begun.elapsed() < function_timeout;
+    if !matches!(ended, Ended::Response(_)) {
+        return false;
+    }
     let kept = failed(&ended).len();
     stage.acknowledge(&batch, &ended);
     match step {
