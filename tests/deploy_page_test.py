@@ -32,7 +32,7 @@ BEFORE = 'set -euo pipefail\naws() { command aws --endpoint-url "$AWS_ENDPOINT_U
 
 def commands(section):
     """The shell commands of a section."""
-    text = re.search(rf"^## {section}\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+    text = re.search(rf"^## {section}\n(.*?)(?:^## |\Z)", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
     return "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
 
 

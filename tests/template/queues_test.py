@@ -42,7 +42,7 @@ class Queues(unittest.TestCase):
         self.assertEqual(self.mapping(BatchingWindow=7)["MaximumBatchingWindowInSeconds"], 7)
 
     def test_the_page_lowers_the_timeout_in_steps_that_outlast_running_batches(self):
-        (steps,) = re.findall(r"at least a sixth of the value before, for example ([\d, ]+)\.", (ROOT / "docs/operate/upgrade.md").read_text())
+        (steps,) = re.findall(r"each to at least a sixth, for example ([\d, ]+)\.", (ROOT / "docs/operate/upgrade.md").read_text())
         steps = steps.split(", ")
         for before, after in itertools.pairwise(steps):
             self.assertGreaterEqual(6 * int(after), int(before))
