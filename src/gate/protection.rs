@@ -95,14 +95,13 @@ impl Protection {
         })
     }
 
-    /// The pauses of all scopes, with the time until any message may probe.
+    /// The pauses of all scopes, with the time until a message may probe.
     pub(crate) fn pauses(&self, now: SystemTime) -> Vec<(Scope, NotPermitted)> {
         self.scopes()
             .iter_mut()
             .filter_map(|(scope, health)| {
                 let pause = health.pause.as_mut().filter(|pause| !pause.has_lapsed(now));
-                let now = pause
-                    .map(|pause| NotPermitted { why: pause.why, rest: pause.rest_for_all(now) });
+                let now = pause.map(|pause| NotPermitted { why: pause.why, rest: pause.rest(now) });
                 // In an outage for few messages, each of them probes.
                 let few = NotPermitted { why: Deferral::CircuitOpen, rest: Duration::ZERO };
                 now.or(health.has_opened.then_some(few)).map(|paused| (*scope, paused))

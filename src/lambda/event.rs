@@ -49,10 +49,16 @@ impl SqsEvent {
         self.records.ok_or(InvocationError::NoRecords { service: self.origin.service() })
     }
 
-    /// Reads an event, and keeps the text of each record.
-    pub(crate) fn with_texts(event: &str) -> Self {
-        // Only text that is no JSON cannot be read, and the Runtime API's client has checked that.
-        let mut read: Self = serde_json::from_str(event).unwrap_or_default();
+    /// Reads an event, and keeps the text of each record, for [`Message::to_event_record`] of a
+    /// handler that [needs it](crate::Handler::needs_event).
+    ///
+    /// # Errors
+    ///
+    /// If the text is no JSON.
+    ///
+    /// [`Message::to_event_record`]: crate::Message::to_event_record
+    pub fn with_texts(event: &str) -> serde_json::Result<Self> {
+        let mut read: Self = serde_json::from_str(event)?;
         let texts = texts(event);
         if let Some(records) = read.records.as_mut().filter(|records| records.len() == texts.len())
         {
@@ -60,7 +66,7 @@ impl SqsEvent {
                 record.event = Some(text.get().into());
             }
         }
-        read
+        Ok(read)
     }
 
     fn take(&mut self, Records { list, origin }: Records) {
@@ -362,6 +368,8 @@ impl<S: Service<LambdaEvent<SqsEvent>>> Service<LambdaEvent<Box<RawValue>>> for 
 
     fn call(&mut self, event: LambdaEvent<Box<RawValue>>) -> S::Future {
         let LambdaEvent { payload, context } = event;
-        self.0.call(LambdaEvent::new(SqsEvent::with_texts(payload.get()), context))
+        // The Runtime API's client has checked that it is JSON.
+        let event = SqsEvent::with_texts(payload.get()).unwrap_or_default();
+        self.0.call(LambdaEvent::new(event, context))
     }
 }

@@ -141,8 +141,10 @@ mod tests {
 
     fn written(record: &Value, max_retries: u32) -> Value {
         let event = json!({ "Records": [record] }).to_string();
-        let [record] = <[Record; 1]>::try_from(SqsEvent::with_texts(&event).records.expect("some"))
-            .expect("one record");
+        let [record] = <[Record; 1]>::try_from(
+            SqsEvent::with_texts(&event).expect("JSON").records.expect("some"),
+        )
+        .expect("one record");
         serde_json::from_str(&message(record, max_retries).to_event_record()).expect("JSON")
     }
 
@@ -328,7 +330,7 @@ mod tests {
         let twice = format!(r#"{{"Records": [], "Records": {records}}}"#);
         let spaced = format!("{{ \"other\": 1, \"Records\" :\n{records} }}");
         for (event, has_texts) in [(of_pipe, true), (spaced, true), (twice, false)] {
-            let records = SqsEvent::with_texts(&event).records.expect("some");
+            let records = SqsEvent::with_texts(&event).expect("JSON").records.expect("some");
             assert_eq!(records.len(), 2, "{event}");
             for (record, id) in records.into_iter().zip(["m-1", "m-2"]) {
                 assert_eq!(record.event.is_some(), has_texts, "{event}");

@@ -38,6 +38,8 @@ def act(record, context):
     """Whether the record is done."""
     body = json.loads(record["body"])
     do, count = body["do"], int(record["attributes"]["ApproximateReceiveCount"])
+    # Powertools' parser refuses a record without it.
+    assert record["attributes"]["SenderId"]
     print("gets", record["messageId"], do, count)
     if do == "throw":
         raise BankClosed("back-at-nine")

@@ -149,7 +149,7 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     .map_err(|error| format!("the event {path} cannot be read: {error}"))?;
     // Some editors begin a file with a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let event: SqsEvent = serde_json::from_str(text)
+    let event = SqsEvent::with_texts(text)
         .map_err(|error| format!("the event {path} is not JSON: {error}"))?;
     event.into_records().map_err(|error| {
         let what = match error {

@@ -70,7 +70,7 @@ impl TargetProcessor {
     pub(super) async fn invoke(&self, event: &str) -> (InvocationResult, Option<String>) {
         let deadline = Instant::now() + self.limit;
         let invoked = async {
-            let records = serde_json::from_str::<SqsEvent>(event)?.into_records()?;
+            let records = SqsEvent::with_texts(event)?.into_records()?;
             let report = self.processor.process(records, deadline).await;
             self.show(&report);
             Ok::<_, Error>(serde_json::to_vec(&respond(&report)?)?)

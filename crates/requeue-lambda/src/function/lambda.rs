@@ -83,23 +83,24 @@ impl LambdaFunction {
     }
 
     /// Sets the time limits of calls by the function's own timeout: no call ends before it. Lambda
-    /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission
-    /// the limits stay as they are.
+    /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission a
+    /// call lasts as long as any function may run.
     pub async fn fit(&self, settings: &mut Settings) {
         let Settings { limits, queues, .. } = settings;
-        let Ok(Some(own)) = timeout(ASKING, self.timeout()).await else {
+        let known = timeout(ASKING, self.timeout()).await.ok().flatten();
+        if known.is_none() {
             tracing::info!(
                 function = %self.name,
                 "the function's timeout is not known: lambda:GetFunctionConfiguration is optional"
             );
-            return;
-        };
+        }
+        let own = known.unwrap_or(LONGEST_RUN);
         let limit = call_limit(limits.timeout, own);
         if limits.timeout < limit {
             tracing::warn!(
                 function = %self.name,
                 timeoutSeconds = limits.timeout.as_secs_f64(),
-                functionTimeoutSeconds = own.as_secs(),
+                functionTimeoutSeconds = known.map(|own| own.as_secs()),
                 "REQUEUE_TIMEOUT_SECONDS ends no call before the function's own timeout: remove it"
             );
         }

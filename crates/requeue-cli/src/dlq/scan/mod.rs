@@ -183,6 +183,11 @@ impl<'a> Scan<'a> {
                 return Ok((ScanEnd::Enough, Unseen::default()));
             }
             let is_overdue = comparison.is_overdue(self.queue, self.seen());
+            if self.counts_seen && !is_empty && comparison.goes_on() {
+                let arriving = "new messages keep arriving: this ends within a minute, and sooner \
+                                with --max-messages";
+                self.progress.note(arriving.to_owned());
+            }
             if is_drained && !is_overdue && self.give_back_a_cut_group().await {
                 continue;
             }

@@ -25,6 +25,9 @@ const MAX_ASKS: u32 = 10;
 /// change.
 const SETTLES: Duration = Duration::from_mins(1);
 
+/// The time after which a person wonders why a scan goes on that has seen all messages of the start.
+const NOTICEABLE: Duration = Duration::from_secs(3);
+
 /// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
@@ -199,6 +202,7 @@ pub(crate) struct Comparison {
     asks_in_all: u32,
     /// The time at which the scan had seen as many messages as there were at the start.
     since: Option<Instant>,
+    has_gone_on: bool,
     is_last: bool,
 }
 
@@ -223,6 +227,12 @@ impl Comparison {
     pub(crate) fn is_overdue(&mut self, before: &Description, seen: Seen) -> bool {
         seen.all >= before.messages
             && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
+    }
+
+    /// Whether the scan has seen as many messages as there were for a while. It says so once.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        let is_late = self.since.is_some_and(|since| since.elapsed() >= NOTICEABLE);
+        is_late && !std::mem::replace(&mut self.has_gone_on, true)
     }
 
     /// `None` while the counts may still change. `before` is the queue at the start.

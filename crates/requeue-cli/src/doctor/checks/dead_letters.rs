@@ -236,6 +236,15 @@ fn direct_queue(context: &Context<'_>) -> Checked {
         let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
         return Ok(Diagnosis::warning(found, [remedy]));
     }
+    if let Some(other) = path.dead_letters.as_ref().filter(|other| other.arn != *direct) {
+        let other = other.arn.name();
+        let found = format!(
+            "{name} is not {other}, the dead-letter queue of the redrive policy, where the `dlq` \
+             commands and the alarms look"
+        );
+        let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
+        return Ok(Diagnosis::warning(found, [remedy]));
+    }
     let is_short = queue.retention < LONGEST_RETENTION;
     let level = if is_short { Level::Warning } else { Level::Ok };
     let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));

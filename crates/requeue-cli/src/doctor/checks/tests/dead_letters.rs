@@ -124,6 +124,14 @@ pub(super) const ROWS: &[Row] = &[
         "direct-queue",
         |d| {
             d.direct(14 * DAY);
+            d.path().direct.as_mut().unwrap().arn = arn("elsewhere");
+        },
+        Some(Warning),
+    ),
+    (
+        "direct-queue",
+        |d| {
+            d.direct(14 * DAY);
             d.fifo();
         },
         Some(Warning),

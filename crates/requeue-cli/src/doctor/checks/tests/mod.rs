@@ -257,11 +257,11 @@ impl Parts for Deployment {
     }
 
     fn direct(&mut self, retention: u64) {
-        let url = arn("not-retried").url().parse().unwrap();
+        let url = arn("dead").url().parse().unwrap();
         self.valid().config.dead_letter = Some(DeadLetterMode::Direct(url));
         let queue = Ok(Some(queue(retention)));
         self.path().direct = Some(Reached {
-            arn: arn("not-retried"),
+            arn: arn("dead"),
             queue,
             access: Some(Ok(allowed(&[SENDING]))),
             key: None,
