@@ -86,6 +86,12 @@ class Starters(unittest.TestCase):
         self.assertIn("pass 4", run("node", "--test", "--test-reporter=spec", cwd=function))
         options = ["--noEmit", "--strict", "--module", "nodenext", "--allowImportingTsExtensions", "--erasableSyntaxOnly", "--types", "node"]
         run("node", "node_modules/typescript/bin/tsc", *options, "app.ts", "app.test.ts", cwd=function)
+        # As the page says for FIFO queues.
+        app = function / "app.ts"
+        fifo = app.read_text().replace("BatchProcessor, EventType,", "SqsFifoPartialProcessorAsync,").replace("new BatchProcessor(EventType.SQS)", "new SqsFifoPartialProcessorAsync()")
+        app.write_text(fifo.replace("throwOnFullBatchFailure: false }", "throwOnFullBatchFailure: false, skipGroupOnError: true }"))
+        self.assertIn("pass 4", run("node", "--test", "--test-reporter=spec", cwd=function))
+        run("node", "node_modules/typescript/bin/tsc", *options, "app.ts", cwd=function)
 
     def test_the_functions_ask_for_versions_that_the_tests_have(self):
         asked = json.loads((self.project("--node") / "function/package.json").read_text())["dependencies"]

@@ -24,25 +24,17 @@ async function charge(record: SQSRecord): Promise<void> {
 }
 
 /** What Requeue reads in a failed item; SQS and Powertools ignore it. */
-function verdict(error: Error): object {
+function verdict(error?: Error): object {
   if (error instanceof BankBusy) return { class: 'rate-limit', delaySeconds: error.seconds, reason: 'bank-busy' };
   if (error instanceof InvalidOrder || error instanceof SyntaxError) return { class: 'non-retryable', reason: 'invalid-order' };
   // Requeue finds the class by the type.
-  return { errorType: error.name, errorMessage: error.message };
+  return { errorType: error?.name, errorMessage: error?.message };
 }
 
 export async function handler(event: SQSEvent, context: Context): Promise<{ batchItemFailures: object[] }> {
-  const errors = new Map<string, Error>();
-  const noting = async (record: SQSRecord) => {
-    try {
-      await charge(record);
-    } catch (error) {
-      errors.set(record.messageId, error as Error);
-      throw error;
-    }
-  };
   // If all records fail, Powertools would throw, and the fields would be lost.
   const options = { context, throwOnFullBatchFailure: false };
-  const { batchItemFailures } = await processPartialResponse(event, noting, new BatchProcessor(EventType.SQS), options);
-  return { batchItemFailures: batchItemFailures.map((item) => ({ ...item, ...verdict(errors.get(item.itemIdentifier)!) })) };
+  const processor = new BatchProcessor(EventType.SQS);
+  const { batchItemFailures } = await processPartialResponse(event, charge, processor, options);
+  return { batchItemFailures: batchItemFailures.map((item, place) => ({ ...item, ...verdict(processor.errors[place]) })) };
 }
