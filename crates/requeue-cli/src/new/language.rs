@@ -48,7 +48,7 @@ pub(super) const LANGUAGES: [Language; 3] = [
       Architectures: [arm64]
       MemorySize: 256",
         test: &["npm install --prefix function", "npm test --prefix function"],
-        serve: "npm run build --prefix function && \
+        serve: "npm install --no-save aws-lambda-ric && npm run build --prefix function && \
                 requeue serve --target -- npx aws-lambda-ric function/app.handler",
         ignored: "node_modules\napp.mjs\n",
     },
