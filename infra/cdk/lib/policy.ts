@@ -165,7 +165,7 @@ export interface CircuitBreaker {
    * takes up to ten times as many.
    */
   readonly threshold?: number;
-  /** The longest time between two rounds of probes. */
+  /** The longest time in which no message may probe. */
   readonly resetTimeoutSeconds?: number;
 }
 

@@ -195,7 +195,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
         "threshold", FAILURES => threshold,
             "Failures in a row, of as many messages of a scope, that open the circuit. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
-            "Longest time between two rounds of probes. Default: 30.";
+            "Longest time in which no message may probe. Default: 30.";
     },
 };
 
