@@ -363,8 +363,8 @@ fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that
         );
         assert_eq!(
             protection.pauses(at(1)),
-            [(ALL, paused(CircuitOpen, 1))],
-            "which the list says"
+            [(ALL, paused(CircuitOpen, 0))],
+            "so a probe is due, as the list says"
         );
         for probe in two {
             assert_eq!(probe.give_back(Reply::Down, at(1)).change, None);

@@ -78,7 +78,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("reference/wire-format.md", 790, Reference),
     ("start/existing-function.md", 910, ByHand),
     ("start/http-target.md", 920, ByHand),
-    ("start/languages.md", 940, ByHand),
+    ("start/languages.md", 970, ByHand),
     ("start/local.md", 960, ByHand),
     ("start/rust-handler.md", 920, ByHand),
     ("start/testing.md", 1_030, ByHand),

@@ -97,7 +97,14 @@ pub(super) const ROWS: &[Row] = &[
     ),
     ("dead-letter-alarm", |d| query(d, "MAX(METRICS())"), Some(Warning)),
     // The queue to which the function sends has its own alarm.
-    ("dead-letter-alarm", |d| d.direct(14 * DAY), Some(Warning)),
+    (
+        "dead-letter-alarm",
+        |d| {
+            d.direct(14 * DAY);
+            d.path().direct.as_mut().unwrap().arn = arn("elsewhere");
+        },
+        Some(Warning),
+    ),
     ("age-alarm", |d| d.alarms = refused(), Some(Unknown)),
     ("age-alarm", |d| drop(d.alarms().remove(AGED)), Some(Warning)),
     ("age-alarm", |d| of(d, "orders", "orders"), Some(Fine)),
