@@ -54,7 +54,7 @@ impl Settings {
     /// | `REQUEUE_MODE` | `report`, for emergencies, only classifies and logs failures; each message has `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_TABLE` | DynamoDB table for a rate limit, a pause and a circuit of all execution environments, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: each keeps its own |
     /// | `REQUEUE_NAMESPACE` | Part of each item's key: several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
-    /// | `REQUEUE_MAX_ENVIRONMENTS` | Execution environments at most. While the table does not respond, each makes `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
+    /// | `REQUEUE_MAX_ENVIRONMENTS` | Execution environments at most. While the table does not respond, each may make `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The metrics' dimension `Service`. | 1 to 255 printable ASCII characters, not all blank, no colon first | the function's name; `requeue` elsewhere |
     /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. | `Allow`, `Terminate` | `Terminate` |
