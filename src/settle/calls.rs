@@ -32,6 +32,10 @@ const MAX_DELETE_TRIES: u32 = 2;
 /// minute: SQS would move the message to the dead-letter queue before anybody can mend a permission.
 const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
 
+/// Every server takes a request of this length: it was SQS's own limit until 2025. Only of a longer one
+/// is it true that it is too long; otherwise one wrong response would set a limit for all copies.
+const LEAST_REQUEST: usize = 262_144;
+
 /// The visibility timeout to ask for if SQS refuses a longer one.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
@@ -288,10 +292,12 @@ fn record(
             failed
         }
         Err(error) => {
-            // Alone in its request, a copy is the one that is meant. It is shorter than any request
-            // may be.
-            let is_too_long = copies.len() == 1
-                && [MESSAGE_TOO_LONG, "BatchRequestTooLong"].contains(&error.code.as_str());
+            // Alone in its request, a copy is the one that is meant.
+            let is_too_long = match copies.as_slice() {
+                [copy] if error.code == "BatchRequestTooLong" => copy.size() > LEAST_REQUEST,
+                [_] => error.code == MESSAGE_TOO_LONG,
+                _ => false,
+            };
             for copy in copies {
                 copy.sent = match error.kind {
                     _ if is_too_long => Sent::Refused(MESSAGE_TOO_LONG.to_owned()),

@@ -216,13 +216,15 @@ async fn one_that_is_too_large_does_not_hold_up_its_neighbours() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_over_the_limit_of_its_queue_waits_as_one_without_room() {
     // SQS refuses the entry; other servers refuse the request, and then the large copy alone.
-    for (limit, refused, sends) in [("1024", 0, vec![2]), ("1048576", 2, vec![1, 1, 2])] {
+    for (limit, refused, size, sends) in
+        [("1024", 0, 1_000, vec![2]), ("1048576", 2, 300_000, vec![1, 1, 2])]
+    {
         let world = World::with_queue("orders", &[("MaximumMessageSize", limit)]);
         world.faults_of(SEND, move |call| match call.of_operation {
             request if request <= refused => Fault::refuse(400, "BatchRequestTooLong"),
             _ => Fault::None,
         });
-        let large = world.send(&object_of(1_000)).await;
+        let large = world.send(&object_of(size)).await;
         world.send(&object_of(100)).await;
         let failure = Failure::temporary("later").retry_after(secs(40));
         let processor = world.processor(Script::always(failure));
@@ -252,6 +254,21 @@ async fn a_copy_over_the_limit_of_its_queue_waits_as_one_without_room() {
             assert_eq!(is_left, limit == "1024" || sent == 1, "{limit}: {passed} s later");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_wrong_response_sets_no_limit_for_the_copies_of_a_queue() {
+    let world = World::new();
+    world.faults_of(SEND, |call| match call.of_operation {
+        1 => Fault::refuse(400, "BatchRequestTooLong"),
+        _ => Fault::None,
+    });
+    let id = world.send(&object_of(100)).await;
+    let failure = Failure::temporary("later").retry_after(secs(40));
+    let processor = world.processor(Script::always(failure));
+    assert_eq!(world.invoke(&processor).await.unwrap().failed(), [id.as_str()]);
+    tokio::time::sleep(secs(300)).await;
+    assert!(world.invoke(&processor).await.unwrap().failed().is_empty(), "the next copy is sent");
 }
 
 #[tokio::test(start_paused = true)]
