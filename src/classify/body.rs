@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Response;
-use super::text::{OF_DAY, Words};
+use super::text::Words;
 use super::{code, doubt, retry_after, rules, status};
 
 /// The fields below which services describe an error, or list several; then the names of SOAP and
@@ -55,8 +55,10 @@ pub(super) struct Details {
     pub(super) graph_code: Option<i64>,
     /// The service says that the error passes.
     pub(super) is_transient: bool,
-    /// The limit is one of a day, or of a longer time.
-    pub(super) is_of_day: bool,
+    /// The service's messages. They are read only if it names a limit.
+    messages: Vec<String>,
+    /// A quota of a day is used up.
+    is_daily_quota: bool,
     /// The limit is one of calls at once.
     pub(super) limits_calls_at_once: bool,
     /// The HTTP status that the error says.
@@ -113,10 +115,9 @@ impl Details {
         self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
         // Salesforce: `ConcurrentRequests (Concurrent API Requests) Limit exceeded.`
         self.limits_calls_at_once |= message.is_some_and(|text| text.starts_with("Concurrent"));
-        // Bedrock: `Too many tokens per day`; Gemini: `GenerateRequestsPerDayPerProjectPerModel`
-        let is_long = |text: String| Words::of_body(text.as_bytes()).hold_any(OF_DAY);
-        self.is_of_day |= !is_of_request && text(error).is_some_and(is_long);
-        self.is_of_day |= each(&error["violations"])
+        self.messages.extend(text(error).filter(|_| !is_of_request));
+        // Gemini: `GenerateRequestsPerDayPerProjectPerModel`
+        self.is_daily_quota |= each(&error["violations"])
             .any(|violation| violation["quotaId"].as_str().is_some_and(|id| id.contains("PerDay")));
         // HubSpot's name for the limit: `DAILY`, `TEN_SECONDLY_ROLLING`
         let policy = error["policyName"].as_str().filter(|_| !is_of_request);
@@ -165,6 +166,13 @@ impl Details {
         let of_name = || self.words.iter().find_map(|word| status::of_name(word));
         let is_success = (200..300).contains(&status);
         is_success.then(|| self.said_status.or_else(of_name)).flatten().unwrap_or(status)
+    }
+
+    /// Whether a limit of the service is one of a day, or of a longer time: `Too many tokens per day`
+    /// (Bedrock).
+    pub(super) fn is_of_day(&self) -> bool {
+        let is_long = |text: &String| Words::of_body(text.as_bytes()).name_long_limit();
+        self.is_daily_quota || self.messages.iter().any(is_long)
     }
 
     pub(super) fn says(&self, reason: &str) -> bool {

@@ -8,7 +8,8 @@
 use std::error::Error;
 
 use super::exception::Exception;
-use super::text::{self, Meaning, OF_DAY, PER_TIME, Service, Words};
+use super::status::fold;
+use super::text::{self, Meaning, Service, Words};
 use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::failure::{Evidence, Failure, FailureClass};
 use names::{NAMES, PARTS};
@@ -73,8 +74,8 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     // `Error code: 429 - You exceeded your current quota` says which limit it is.
     let quota = || words.quota_or_rate_limit().filter(|limit| limit.class() == Quota);
     Some(match failure.class() {
-        RateLimit if words.hold_any(PER_TIME) => failure,
-        RateLimit if words.hold_any(OF_DAY) => failure.of_long_limit(),
+        RateLimit if words.name_short_limit() => failure,
+        RateLimit if words.name_long_limit() => failure.of_long_limit(),
         RateLimit => quota().unwrap_or(failure),
         _ => failure,
     })
@@ -163,11 +164,6 @@ const JSON_PARSERS: &str = "\
     jsondecod jsonparse jsonsyntax jsonmapping jsonprocessing jsoneof jsonreader jsonserialization \
     jsonexception invalidjson malformedjson deserializ parsererror mismatchedinput invalidformat \
     unrecognizedproperty streamread databind";
-
-/// Letters and digits in lower case.
-fn fold(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
-}
 
 /// The status with which a message begins, or that stands where a client puts it: `429 Client Error:
 /// Too Many Requests`, `403 {"error":…`, `<HttpError 404 when`, `indicate success: 507 (`.

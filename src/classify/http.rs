@@ -87,9 +87,11 @@ const BY_STATUS: [(u16, &str, FailureClass); 7] = [
     (401, "Maximum credits exceeded", FailureClass::Quota),
 ];
 
-/// Headers that say whether a retry makes sense: Stripe's; that of the SDKs of `OpenAI`, Anthropic and
-/// others; Adyen's, which only says yes.
-const RETRIES: [&str; 3] = ["stripe-should-retry", "x-should-retry", "transient-error"];
+/// Headers that say whether a retry makes sense: Stripe's, and that of the SDKs of `OpenAI`, Anthropic
+/// and others.
+const SHOULD_RETRY: [&str; 2] = ["stripe-should-retry", "x-should-retry"];
+/// Adyen's header, of which only `true` says something.
+const TRANSIENT: &str = "transient-error";
 
 /// A limit that lasts longer is that of a day, whatever the service calls it. The built-in policies let
 /// a message of a rate limit wait no longer.
@@ -158,7 +160,7 @@ impl Failure {
             }
             let is_long = match later.or(details.delay).or_else(|| named.reset()) {
                 Some(delay) => delay > LONGEST_RATE_LIMIT,
-                None => details.is_of_day,
+                None => details.is_of_day(),
             };
             if is_long { failure.of_long_limit() } else { failure }
         });
@@ -258,11 +260,12 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     }
     // These headers speak of an immediate retry. That is of no use against a rate limit, but waiting
     // in a queue is.
-    let says = |answer| RETRIES.into_iter().any(|name| response.says(name, answer));
+    let says = |answer| SHOULD_RETRY.into_iter().any(|name| response.says(name, answer));
     if status != 429 && says(b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
-    if class == FailureClass::NonRetryable && says(b"true") {
+    let is_wanted = || says(b"true") || response.says(TRANSIENT, b"true");
+    if class == FailureClass::NonRetryable && is_wanted() {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
     // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
@@ -294,7 +297,7 @@ fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)
     // with both details. A 429 of Databricks has the word of Salesforce's 403, and a 429 of FCM that
     // of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
     let is_short = |reason: &str| match reason {
-        "QuotaFailure" => details.delay.is_some() && !details.is_of_day,
+        "QuotaFailure" => details.delay.is_some() && !details.is_of_day(),
         "REQUEST_LIMIT_EXCEEDED" => status == 429 || details.limits_calls_at_once,
         "QUOTA_EXCEEDED" => status == 429,
         _ => false,

@@ -71,11 +71,15 @@ const NAMES: [(u16, &str); 14] = [
     (504, "deadlineexceeded gatewaytimeout requesttimeout"),
 ];
 
+/// The letters and digits of a name, in lower case.
+pub(super) fn fold(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+}
+
 /// The status for which the name of an error stands, however it is written: `BAD_USER_INPUT`,
 /// `ServiceUnavailable`.
 pub(super) fn of_name(name: &str) -> Option<u16> {
-    let letters = name.chars().filter(char::is_ascii_alphanumeric);
-    let letters = letters.collect::<String>().to_ascii_lowercase();
+    let letters = fold(name);
     NAMES.iter().find(|row| row.1.split(' ').any(|name| name == letters)).map(|row| row.0)
 }
 

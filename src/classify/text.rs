@@ -77,11 +77,11 @@ const PHRASES: [(Meaning, &str); 15] = {
 };
 
 /// A limit with one of these words passes soon, whatever else the message calls it.
-pub(super) const PER_TIME: &str = "\
+const PER_TIME: &str = "\
     per minute|per second|per min|perminute|persecond|per 100 seconds|rate limit exceeded|\
     ratelimitexceeded|userratelimitexceeded";
 /// A limit with one of these words lasts for a day, or longer.
-pub(super) const OF_DAY: &str = "\
+const OF_DAY: &str = "\
     per day|perday|daily|day limit|per month|permonth|monthly|month limit";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
@@ -147,16 +147,26 @@ impl Words {
         self.spaced.push_str(" |");
     }
 
+    /// Whether a limit that they name passes soon.
+    pub(super) fn name_short_limit(&self) -> bool {
+        self.hold_any(PER_TIME)
+    }
+
+    /// Whether a limit that they name lasts for a day, or longer.
+    pub(super) fn name_long_limit(&self) -> bool {
+        !self.name_short_limit() && self.hold_any(OF_DAY)
+    }
+
     pub(super) fn quota_or_rate_limit(&self) -> Option<Failure> {
         let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
-        let is_short = self.hold_any(PER_TIME);
+        let is_short = self.name_short_limit();
         let phrase =
             self.phrase(|class| waits(class) && !(is_short && class == FailureClass::Quota));
         let failure = phrase.or_else(|| {
             let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
             Some(Failure::new(code.class(), Evidence::Text, code.detail()))
         })?;
-        Some(if is_short || !self.hold_any(OF_DAY) { failure } else { failure.of_long_limit() })
+        Some(if self.name_long_limit() { failure.of_long_limit() } else { failure })
     }
 
     fn other_phrase(&self) -> Option<Failure> {

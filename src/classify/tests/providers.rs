@@ -31,6 +31,8 @@ const SHOWN: &[Shown<'_>] = &[
     ("Notion", "Errors: 409", 409, &[], r#"{"object":"error","status":409,"code":"conflict_error","message":"Conflict occurred while saving. Please try again."}"#, Temporary, "status 409: conflict_error", None),
     ("Zendesk", "Errors: Database collision", 409, &[], r#"{"error":"DatabaseConflict","description":"Database collision"}"#, Temporary, "status 409: DatabaseConflict", None),
     ("Adyen", "API idempotency: transient errors", 422, &[("transient-error", "true")], r#"{"status":422,"errorCode":"704","message":"request already processed or in progress","errorType":"validation"}"#, Temporary, "status 422: 704, retry wanted", None),
+    ("Adyen", "API idempotency: transient errors", 500, &[("transient-error", "false")], "", Temporary, "status 500", None),
+    ("Bedrock", "aws-sdk issues: per minute, with another word", 429, &[("x-amzn-errortype", "ThrottlingException")], r#"{"message":"Too many tokens per minute for the daily report"}"#, RateLimit, "status 429: throttled: ThrottlingException", None),
     ("Adyen", "API idempotency", 422, &[], r#"{"status":422,"errorCode":"130","message":"m","errorType":"validation"}"#, NonRetryable, "status 422: 130", None),
     ("OpenAI", "openai-python: x-should-retry", 400, &[("x-should-retry", "true")], "", Temporary, "status 400: retry wanted", None),
     ("OpenAI", "openai-python: x-should-retry", 500, &[("x-should-retry", "false")], "", NonRetryable, "status 500: retry not wanted", None),
