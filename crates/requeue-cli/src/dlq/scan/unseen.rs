@@ -26,7 +26,7 @@ const MAX_ASKS: u32 = 10;
 const SETTLES: Duration = Duration::from_mins(1);
 
 /// The time after which a person wonders why a scan goes on that has seen all messages of the start.
-const NOTICEABLE: Duration = Duration::from_secs(3);
+const GOES_ON_FOR: Duration = Duration::from_secs(3);
 
 /// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ impl Comparison {
 
     /// Whether the scan has seen as many messages as there were for a while. It says so once.
     pub(crate) fn goes_on(&mut self) -> bool {
-        let is_late = self.since.is_some_and(|since| since.elapsed() >= NOTICEABLE);
+        let is_late = self.since.is_some_and(|since| since.elapsed() >= GOES_ON_FOR);
         is_late && !std::mem::replace(&mut self.has_gone_on, true)
     }
 
