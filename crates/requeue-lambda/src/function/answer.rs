@@ -1,4 +1,4 @@
-//! The meaning of a function's answer for each message of its call. Pure.
+//! The meaning of a function's answer for each message of its call. Pure, but for a warning.
 //!
 //! Only the list of failed records is read, or the error. Nothing that the function wrote gets into
 //! a reason, except a text that looks like the name of an error.
@@ -127,7 +127,14 @@ fn failure(item: &Value) -> Failure {
     let (error_type, message, reason) = (text("errorType"), text("errorMessage"), text("reason"));
     let exception = Exception::new(error_type, message);
     let name = presentable(reason).or_else(|| presentable(exception.name()));
-    let failure = if let Some(class) = class_named(text("class")) {
+    let class = class_named(text("class"));
+    if class.is_none() && !item["class"].is_null() {
+        tracing::warn!(
+            "a failed record's class is none of rate-limit, quota, temporary and non-retryable: it \
+             counts as absent"
+        );
+    }
+    let failure = if let Some(class) = class {
         Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
     } else if [error_type, message, reason] == [""; 3] {
         unknown("reported by the function")

@@ -6,6 +6,7 @@ use std::time::Duration;
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::FailureClass;
 use requeue::classify::Rules;
+use requeue_testkit::log::{self, Log};
 
 use super::*;
 
@@ -203,6 +204,25 @@ fn the_page_shows_a_response_that_is_read_so() {
     };
     let details = results.iter().map(|result| result.as_ref().expect_err("it failed").detail());
     assert_eq!(details.collect::<Vec<_>>(), ["bank-closed", "timed out: ReadTimeout"]);
+}
+
+#[test]
+fn a_class_that_is_none_is_warned_of_without_its_text() {
+    log::install();
+    for (fields, warnings) in [
+        ("", 0),
+        (r#", "class": null"#, 0),
+        (r#", "class": "Rate Limit""#, 0),
+        (r#", "class": "throttled-for-ann""#, 1),
+        (r#", "class": 7"#, 1),
+    ] {
+        let log = Log::default();
+        let _listening = log.listen();
+        alone(&item(fields), false);
+        let text = log.text();
+        assert_eq!(text.matches("is none of rate-limit").count(), warnings, "{fields}: {text}");
+        assert!(!text.contains("ann"), "{text}");
+    }
 }
 
 #[test]
