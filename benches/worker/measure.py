@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Drains a queue with `requeue work`, with sqs-consumer (Node.js) and with a loop of boto3, side by side.
+
+    benches/worker/measure.py [ROUNDS]
+
+Each has 40 calls at once, on the embedded SQS of `requeue serve` and a target that takes 5 ms. In the
+second table one message in ten fails. A run ends when all others are done. Times are those from the
+first call to the last; processor time and memory are those of the worker alone, its start included.
+Needs cargo, Node.js with npm, and Python with venv; installs its packages below target/.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TOOLS = ROOT / "target/bench-worker"
+REQUEUE = ROOT / "target/release/requeue"
+MESSAGES = 20_000
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def install():
+    subprocess.run(["cargo", "build", "--locked", "--release", "--package", "requeue-cli"], cwd=ROOT, check=True)
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    for file in ["package.json", "consumer.mjs"]:
+        (TOOLS / file).write_text((HERE / file).read_text())
+    if not (TOOLS / "node_modules").exists():
+        subprocess.run(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], cwd=TOOLS, check=True)
+    if not (TOOLS / "venv").exists():
+        subprocess.run([sys.executable, "-m", "venv", TOOLS / "venv"], check=True)
+        subprocess.run([TOOLS / "venv/bin/pip", "install", "--quiet", "boto3==1.44.8"], check=True)
+
+
+def done(target):
+    return int(urllib.request.urlopen(target).read())
+
+
+def used(pid):
+    """Seconds of processor time, and the most memory in MiB."""
+    times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    status = Path(f"/proc/{pid}/status").read_text()
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return sum(map(int, times)) / TICKS, int(peak.split()[1]) / 1024
+
+
+def drain(worker, fails):
+    """Time, processor time and memory of one run."""
+    serve = subprocess.Popen(
+        [REQUEUE, "serve", "--sqs-port", "0", "--port", "0", "--visibility-timeout", "1h"], stdout=subprocess.PIPE, text=True
+    )
+    target = subprocess.Popen(["node", HERE / "target.mjs"], stdout=subprocess.PIPE, text=True)
+    process = None
+    try:
+        endpoint = next(line.split("AWS_ENDPOINT_URL_SQS=")[1].split()[0] for line in serve.stdout if "AWS_ENDPOINT_URL_SQS=" in line)
+        url = f"http://127.0.0.1:{target.stdout.readline().strip()}/"
+        environment = os.environ | {
+            "AWS_ENDPOINT_URL_SQS": endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local", "TARGET_URL": url, "QUEUE_URL": f"{endpoint}/000000000000/orders",
+            "AWS_LAMBDA_LOG_LEVEL": "ERROR",
+        }
+        share = 10 if fails else 1
+        for _ in range(share):
+            for body, count in [("ok", MESSAGES // share - (MESSAGES // 100 if fails else 0)), ("fail", MESSAGES // 100 if fails else 0)]:
+                if count:
+                    subprocess.run([REQUEUE, "send", "--count", str(count), f'{{"{body}": 1}}'], env=environment, check=True, stdout=subprocess.DEVNULL)
+        commands = {
+            "requeue work": [REQUEUE, "work", "orders", "--target-url", url, "--concurrency", "40"],
+            "sqs-consumer": ["node", TOOLS / "consumer.mjs"],
+            "boto3": [TOOLS / "venv/bin/python", HERE / "consumer.py"],
+        }
+        process = subprocess.Popen(commands[worker], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wanted = MESSAGES * 9 // 10 if fails else MESSAGES
+        while done(url) == 0:
+            time.sleep(0.005)
+        began = time.monotonic()
+        while done(url) < wanted:
+            assert process.poll() is None and time.monotonic() < began + 600
+            time.sleep(0.02)
+        return time.monotonic() - began, *used(process.pid)
+    finally:
+        for one in filter(None, [process, target, serve]):
+            one.kill()
+            one.wait()
+
+
+def main():
+    install()
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    for fails in [False, True]:
+        print(f"\n{MESSAGES:,} messages" + (", one in ten fails" if fails else ""))
+        runs = {name: [] for name in ["requeue work", "sqs-consumer", "boto3"]}
+        for _ in range(rounds):
+            for name, results in runs.items():
+                results.append(drain(name, fails))
+        for name, results in runs.items():
+            seconds, processor, memory = map(median, zip(*results))
+            print(f"{name:14} {seconds:7.2f} s {processor:7.2f} s of processor time {memory:6.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
