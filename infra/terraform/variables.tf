@@ -374,7 +374,7 @@ variable "fifo" {
 }
 
 variable "message_retention_period" {
-  description = "Seconds that SQS keeps a message. Every retry is a new message and starts the period anew, so it bounds the wait in a backlog. It must exceed the policy's longest totalTimeoutSeconds by at least 900. The dead-letter queue counts its 14 days from the same moment. If you lower the period, SQS deletes older messages, for good. So look at ApproximateAgeOfOldestMessage first."
+  description = "Seconds that SQS keeps a message after its last send. Each copy is a new send; with fifo or strategy visibility, a retry sends nothing. Keep the period at least 900 above the policy's longest totalTimeoutSeconds. In the dead-letter queue, the 14 days also count from the last send; if SQS moves a message on a FIFO queue, they count from the move. If you lower the period, SQS permanently deletes older messages. So first look at ApproximateAgeOfOldestMessage."
   type        = number
   default     = 604800
   nullable    = false
@@ -385,7 +385,7 @@ variable "message_retention_period" {
 }
 
 variable "max_receive_count" {
-  description = "Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. It bounds receives without a response (timeout, throttle), not retries, which are new messages. With fifo or strategy visibility, each retry is a receive. Then it must be above the policy's maxRetries; on a FIFO queue in batches, at least twice that number. With dead_letter_mode annotate, keep it low. A dead-lettered message must be received that often: ten times at once, then once in each visibility timeout."
+  description = "Receives after which SQS moves a message to the dead-letter queue; AWS recommends at least 5. With strategy copy, it bounds receives without a response (timeout, throttle): a retry is a new message. With fifo or strategy visibility, each receive is a retry. Then set it above the policy's maxRetries, on a FIFO queue in batches to twice that number, and dead_letter_mode to direct. With dead_letter_mode annotate, keep it at 10 or below: SQS moves a dead-lettered message only after that many receives. Ten of these come at once, and the later ones once in each visibility timeout."
   type        = number
   default     = 5
   nullable    = false

@@ -317,19 +317,19 @@ export interface RetryQueueProps {
    */
   readonly visibilityTimeout?: Duration;
   /**
-   * How long SQS keeps a message. Every retry is a new message and starts the period anew, so it
-   * bounds the wait in a backlog. The dead-letter queue keeps messages for 14 days, counted from
-   * the same moment. If you lower it, SQS deletes waiting messages that are older within 15 minutes,
-   * and does not move them to the dead-letter queue. So look at `ApproximateAgeOfOldestMessage`
-   * first.
+   * How long SQS keeps a message after its last send. Each copy is a new send; with `fifo` or
+   * `strategy: 'visibility'`, a retry sends nothing. In the dead-letter queue, the 14 days also count
+   * from the last send; if SQS moves a message on a FIFO queue, they count from the move. If you
+   * lower the period, SQS deletes waiting messages that are older within 15 minutes, and does not
+   * move them to the dead-letter queue. So first look at `ApproximateAgeOfOldestMessage`.
    * @default Duration.days(7)
    */
   readonly retentionPeriod?: Duration;
   /**
-   * Receives after which SQS moves a message to the dead-letter queue. By default, it bounds receives
-   * without a response (timeout, throttle). With `fifo` or `strategy: 'visibility'`, each retry is a
-   * receive: it must be above the policy's `maxRetries`; on a FIFO queue in batches, at least twice
-   * that number.
+   * Receives after which SQS moves a message to the dead-letter queue. With `strategy: 'copy'`, it
+   * bounds receives without a response (timeout, throttle). With `fifo` or `strategy: 'visibility'`,
+   * each receive is a retry: set it above the policy's `maxRetries`; on a FIFO queue in batches, to
+   * at least twice that number.
    * @default 5
    */
   readonly maxReceiveCount?: number;
