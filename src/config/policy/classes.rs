@@ -99,7 +99,7 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
         "jitter", Placed(Jitters) => jitter,
             "As in the document; decorrelated needs exponential.";
         "maxRetries", Maybe(COPIES) => max_retries,
-            "Most retries by failures of this class, within the document's.";
+            "Most retries for failures of this class. The document's maxRetries also applies.";
         "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
             "As in the document, whose value it replaces.";
     },

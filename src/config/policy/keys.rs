@@ -117,7 +117,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
         "Growth of an exponential delay.";
     "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
-        "Longest delay of a class without maxDelay; no bound of a list.";
+        "Longest delay of a class without maxDelay. It bounds no list.";
     "backoff", Placed(Backoffs) => globals.backoff,
         "Growth of the delays from baseDelay: a word, or a list whose last delay repeats.";
     "jitter", Placed(Jitters) => globals.jitter,
@@ -125,11 +125,11 @@ const POLICY: Keys<Document> = keys! { Document:
     "jitterPercentage", Placed(SHARE) => jitter_percentage,
         "Short for jitter {\"proportional\": p}; not beside jitter.";
     "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
-        "Age from the first receive up to which Requeue retries.";
+        "Time after the first receive in which Requeue retries.";
     "maxRetryAfterSeconds", AGE => policy.max_retry_after,
         "Longest delay that a failure may name (Retry-After).";
     "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
-        "Age from the first send at which Requeue dead-letters without a call.";
+        "Time after the first send at which Requeue dead-letters a message without a call.";
     "maxDeferrals", COPIES => policy.max_deferrals,
         "Most deferrals in a row; then Requeue calls the handler.";
     "maxDeferralSeconds", DELAY => policy.max_deferral,
@@ -141,7 +141,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
         "When Requeue stops calling a failing service.";
     "rateLimit", Maybe(Limit) => limited,
-        "Calls that a scope's service takes; other messages wait without using a retry.";
+        "Limit for the calls of a scope. Other messages wait without using a retry.";
     "limits", Maybe(LimitList) => limits,
         "Several rate limits: one of all messages, and up to two with a key; not beside rateLimit.";
     "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
@@ -163,7 +163,7 @@ const OF_ALL: Keys<Document> = keys! { Document:
     "receiveCalls", Calls::Receiving => policy.receive_calls,
         "A worker's repeats of a failed receive.";
     "queues", Queues => queues,
-        "A policy of its own for a queue, by name. A key that it lacks has the preset's value, not the document's; but rules, timeoutSeconds, concurrency and deadLetter are those of all queues.";
+        "Policies of single queues, by queue name. A missing key has the preset's value, not the document's. Without rules, timeoutSeconds, concurrency or deadLetter, a queue has those of all queues.";
 };
 
 /// The other keys of the entry of one queue. Those of the document count for the whole process.
@@ -173,7 +173,7 @@ const OF_ONE: Keys<Document> = keys! { Document:
     "concurrency", Maybe(HANDLERS) => concurrency,
         "Most handlers at once, in a batch of this queue or a worker on it. Default: REQUEUE_CONCURRENCY.";
     "deadLetter", Maybe(DeadLetters) => dead_letter,
-        "How dead letters reach their queue; its URL means direct. Default: REQUEUE_DEAD_LETTER.";
+        "How dead letters reach the dead-letter queue. A URL of that queue means direct. Default: REQUEUE_DEAD_LETTER.";
 };
 
 /// The keys of the document itself.
@@ -195,7 +195,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
         "threshold", FAILURES => threshold,
             "Failures in a row, of as many messages of a scope, that open the circuit. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
-            "Longest time in which no message may probe. Default: 30.";
+            "Longest time without a probe while the circuit is open. Default: 30.";
     },
 };
 
@@ -211,11 +211,11 @@ const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     default: Idempotency::default,
     keys: keys! { Idempotency:
         "key", Maybe(Pointer) => key,
-            "Place of the event's name in the body; else the first delivery's id counts.";
+            "Place of the event's name in the body. Without one, the id of the first delivery counts.";
         "keepSeconds", KEEP => keep,
             "How long a successful event counts as done. Default: 1209600, 14 days.";
         "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
-            "If the table does not respond: call, perhaps twice, or defer. Default: call.";
+            "If the table does not respond: call, even twice, or defer. Default: call.";
     },
 };
 
