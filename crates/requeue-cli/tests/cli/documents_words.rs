@@ -25,7 +25,7 @@ use Made::{ByHand, Played, Reference};
 /// takes the place of another one.
 const TARGETS: &[(&str, usize, Made)] = &[
     ("README.md", 400, ByHand),
-    ("concepts/classification.md", 1_090, ByHand),
+    ("concepts/classification.md", 1_100, ByHand),
     ("concepts/dead-letters.md", 960, ByHand),
     ("concepts/how-it-works.md", 1_200, ByHand),
     ("concepts/idempotency.md", 1_060, ByHand),
@@ -37,14 +37,14 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("operate/dead-letter-tools.md", 1_970, ByHand),
     ("operate/deploy.md", 2_430, ByHand),
     ("operate/doctor.md", 710, ByHand),
-    ("operate/first-hour.md", 1_310, ByHand),
+    ("operate/first-hour.md", 1_330, ByHand),
     ("operate/monitoring.md", 960, ByHand),
     ("operate/runbook.md", 4_190, ByHand),
-    ("operate/upgrade.md", 1_220, ByHand),
+    ("operate/upgrade.md", 1_225, ByHand),
     ("project/comparison.md", 1_030, ByHand),
     ("project/decisions.md", 830, ByHand),
     ("project/guarantees.md", 1_190, ByHand),
-    ("project/migration.md", 1_570, ByHand),
+    ("project/migration.md", 1_630, ByHand),
     ("project/performance.md", 460, Played),
     ("project/published-numbers.md", 240, ByHand),
     ("project/security-model.md", 1_930, ByHand),
@@ -85,11 +85,11 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("start/worker.md", 860, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 39_600;
+const MOST_BY_HAND: usize = 42_700;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
-const MOST_PLAYED: usize = 4_750;
+const MOST_PLAYED: usize = 4_850;
 
 /// All Markdown below `docs/` but the table of contents and the page of a wrong address.
 fn pages() -> BTreeMap<String, String> {
