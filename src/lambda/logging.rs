@@ -16,9 +16,12 @@ const DISCREET: &str = "\
     aws_config aws_credential_types aws_runtime aws_sdk_ aws_sigv4 aws_smithy_ h2 hyper \
     lambda_runtime reqwest rustls tower";
 
+/// The SDK writes an error if the connection of a response with 500 is closed already.
+const NO_TROUBLE: &str = "aws_smithy_runtime::client::http::connection_poisoning";
+
 /// Whether a line or a span may be logged without showing a message or a credential. It keeps back
 /// the lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG
-/// and TRACE.
+/// and TRACE, and the SDK's error about a connection that is closed already.
 ///
 /// [`run`](crate::run) and [`init_logging`] apply this filter at every `RUST_LOG` and
 /// `AWS_LAMBDA_LOG_LEVEL`. A subscriber of your own needs it too. Without it, DEBUG and TRACE show
@@ -39,8 +42,9 @@ const DISCREET: &str = "\
 ///
 /// The log lines of your handler are your own: Requeue does not filter them.
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO
-        || !DISCREET.split(' ').any(|name| metadata.target().starts_with(name))
+    let target = metadata.target();
+    let is_discreet = || DISCREET.split(' ').any(|name| target.starts_with(name));
+    target != NO_TROUBLE && (*metadata.level() <= Level::INFO || !is_discreet())
 }
 
 /// Installs a `tracing` subscriber and a panic hook, unless there is a subscriber already. The
