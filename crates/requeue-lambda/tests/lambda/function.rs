@@ -2,11 +2,13 @@
 
 use std::process::Command;
 
-use ::http::Request;
+use ::http::header::{CONNECTION, HeaderValue};
+use ::http::{Request, StatusCode};
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use requeue::aws::SdkConfig;
 use requeue_aws::{Service, call};
 use requeue_testkit::function::{Answer, FunctionApi, records};
+use requeue_testkit::http;
 use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -28,7 +30,7 @@ async fn reporting() -> FunctionApi {
 }
 
 /// The ready Lambda, invoking this function.
-async fn requeue_lambda(stage: &Stage, api: &FunctionApi) -> Function {
+async fn requeue_lambda(stage: &Stage, api: &str) -> Function {
     stage
         .requeue_lambda(&[
             ("REQUEUE_TARGET_URL", ""),
@@ -37,7 +39,7 @@ async fn requeue_lambda(stage: &Stage, api: &FunctionApi) -> Function {
                 "REQUEUE_POLICY",
                 r#"{"errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#,
             ),
-            ("AWS_ENDPOINT_URL_LAMBDA", &api.url()),
+            ("AWS_ENDPOINT_URL_LAMBDA", api),
         ])
         .await
 }
@@ -46,7 +48,7 @@ async fn requeue_lambda(stage: &Stage, api: &FunctionApi) -> Function {
 async fn a_function_sees_each_message_as_if_sqs_had_delivered_it_again() {
     let (stage, api) = (Stage::new().await, reporting().await);
     stage.set_max_receive_count(9).await;
-    let mut function = requeue_lambda(&stage, &api).await;
+    let mut function = requeue_lambda(&stage, &api.url()).await;
     let body = format!(r#"{{"answer":"unavailable","text":"{CANARY}"}}"#);
     let id = stage.send_with(&body, &[("tenant", "acme")]).await;
     let batch = stage.receive().await;
@@ -81,7 +83,7 @@ async fn a_refused_invocation_is_our_trouble_and_uses_no_retry() {
     let refused =
         async |_| -> Answer { (403, "AccessDeniedException", json!({ "Message": CANARY })) };
     let (stage, api) = (Stage::new().await, FunctionApi::start(refused).await);
-    let mut function = requeue_lambda(&stage, &api).await;
+    let mut function = requeue_lambda(&stage, &api.url()).await;
     for number in 0..3 {
         stage.send(&json!({ "number": number }).to_string()).await;
     }
@@ -98,6 +100,23 @@ async fn a_refused_invocation_is_our_trouble_and_uses_no_retry() {
     assert_eq!(output.matches("the messages of the target function are deferred").count(), 1);
     assert!(output.contains("orders:live: the role needs lambda:InvokeFunction"), "{output}");
     assert!(!output.contains(CANARY), "{output}");
+}
+
+#[tokio::test]
+async fn a_500_on_a_connection_that_closes_is_no_error_in_the_log() {
+    let api = http::Server::start(|_| async {
+        let mut response = http::status(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    });
+    let (stage, api) = (Stage::new().await, api.await);
+    let mut function = requeue_lambda(&stage, &api.url()).await;
+    stage.send("{}").await;
+    let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+    assert!(matches!(ended, Ended::Response(_)), "{ended:?}");
+    let output = function.stop().await;
+    assert!(output.contains("temporary"), "{output}");
+    assert!(!output.contains("ERROR"), "{output}");
 }
 
 /// A function of Python that reports the records that say so, and raises an error for another.
