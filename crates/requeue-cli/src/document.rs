@@ -216,8 +216,10 @@ pub(crate) fn retries(count: u32) -> String {
 
 /// Messages that wait for their reservations take up places of handlers. The tenants of a fair limit
 /// do not wait for each other if there are so many places: twice the calls of a longest reservation.
+/// How many calls a limit of units allows is not known.
 pub(crate) fn places_for_tenants(policy: &RetryPolicy) -> Option<u64> {
-    let limit = policy.limit.filter(|_| policy.fair_shares.is_some())?;
+    let counts_calls = policy.fair_shares.is_some() && policy.units.is_none();
+    let limit = policy.limit.filter(|_| counts_calls)?;
     let calls =
         limit.max_reservation.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
     Some(u64::try_from(2 * calls).unwrap_or(u64::MAX))

@@ -1,12 +1,13 @@
 //! The values by which rate limits tell messages apart: tenants that share one, and keys with limits of
 //! their own.
 
-use std::collections::BTreeMap;
-use std::sync::Once;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use crate::delivery::Delivery;
 use crate::gate::Scope;
 use crate::limit::Tenant;
+use crate::lock::lock;
 use crate::pointer;
 use crate::policy::MessageKey;
 
@@ -33,15 +34,16 @@ pub(super) fn units(place: Option<&MessageKey>, limit: u32, delivery: &Delivery)
     (units.unwrap_or(1.0).ceil() as u32).clamp(1, limit.max(1))
 }
 
-/// Says once that a place of the limits names nothing in a message, as a misspelt one does.
+/// Says once for each place of the limits that it names nothing in a message, as a misspelt one does.
+/// A policy names few places.
 fn warn_without(place: &MessageKey) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if lock(&SAID).insert(place.to_string()) {
         tracing::warn!(
             %place,
             "a message has no value here: for a rate limit, all messages without one are those of one tenant, and have one unit each (said once)"
         );
-    });
+    }
 }
 
 /// What stands at a place in a message: JSON in its body.
