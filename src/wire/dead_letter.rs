@@ -262,15 +262,27 @@ impl<'a> DeadLetter<'a> {
     }
 
     /// The body of a copy, sent `now`, with all its retries and all its time again, after any
-    /// number of redrives. It keeps the id of the first delivery. `None` for a message without
-    /// Requeue's fields: it has no retries to give back.
-    pub fn afresh(&self, now: SystemTime) -> Option<String> {
-        let state = self.state()?;
-        let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
-        let afresh = RetryState { retry_timestamp: Some(now), ..state.restarted(last_dead_letter) };
-        // A payload that cannot hold Requeue's fields itself is wrapped already.
-        let stamped = stamp(&self.payload, &afresh, Wrap::WhenNeeded).ok()?;
-        Some(stamped.as_str().to_owned())
+    /// number of redrives. It keeps the id of the first delivery, and so the key of idempotency: for a
+    /// message without Requeue's fields that is its own `id`. `None` if a later version wrote it, or
+    /// if it has no fields and is no JSON object: a filter of the source's consumer may look at that.
+    pub fn afresh(&self, id: &str, now: SystemTime) -> Option<String> {
+        let (state, wrap) = match &self.origin {
+            // A payload that cannot hold Requeue's fields itself is wrapped already.
+            Origin::Ours(state) => {
+                let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
+                (state.restarted(last_dead_letter), Wrap::WhenNeeded)
+            }
+            Origin::Fresh { .. } => {
+                let first = RetryState {
+                    original_message_id: Some(id.to_owned()),
+                    ..RetryState::default()
+                };
+                (first.restarted(None), Wrap::Never)
+            }
+            Origin::LaterVersion(_) => return None,
+        };
+        let afresh = RetryState { retry_timestamp: Some(now), ..state };
+        Some(stamp(&self.payload, &afresh, wrap).ok()?.as_str().to_owned())
     }
 
     /// Whether a copy that is sent `now` would not be recognised as a redrive by its time alone: too
@@ -348,7 +360,13 @@ mod tests {
         for body in ["text", "{}", r#"{"retryCount":3}"#] {
             let read = DeadLetter::read(body);
             assert_eq!((read.payload(), read.class(), read.retry_count()), (body, None, None));
-            assert_eq!(read.afresh(SystemTime::UNIX_EPOCH), None);
+            let copy = read.afresh("m-1", SystemTime::UNIX_EPOCH);
+            assert_eq!(copy.is_some(), body.starts_with('{'), "{body}");
+            if let Some(copy) = copy {
+                let read = DeadLetter::read(&copy);
+                assert_eq!((read.payload(), read.original_message_id()), (body, Some("m-1")));
+                assert_eq!((read.retry_count(), read.redrives()), (Some(0), 1));
+            }
             assert_eq!((read.first_received(), read.last_delay()), (None, None));
             assert_eq!((read.deferrals(), read.retries_of(FailureClass::Temporary)), (0, 0));
         }
@@ -420,7 +438,7 @@ mod tests {
             ["{ \"a\" : 1.0 }", "text", "[1]", r#"{"retryCount":"mine"}"#, r#"{"retryBody":1}"#]
         {
             let body = dead(payload, 10, Some(r#"{"reason":"expired"}"#));
-            let copy = DeadLetter::read(&body).afresh(now).expect("ours");
+            let copy = DeadLetter::read(&body).afresh("another", now).expect("ours");
             let Origin::Ours(state) = crate::wire::read(&copy, 0).origin else {
                 panic!("ours: {copy}")
             };

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use requeue::queue::{Attribute, Outgoing, QueueArn};
+use requeue::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use requeue::{Clock, DeadLetter};
 use tokio::time::Instant;
 
@@ -36,6 +36,8 @@ pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden {until}, a
 /// The note of a message that may be in both queues.
 const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
                            here, another redrive of this page only deletes it";
+/// The largest message of a queue, by the default of older queues and that of now.
+const USUAL_MAXIMA: [usize; 2] = [262_144, MAX_BATCH_BYTES];
 /// The code of this command for a message that may soon be visible again.
 const LAPSED: &str = "visibility timeout over";
 
@@ -224,17 +226,32 @@ impl<'a> Copier<'a> {
             return None;
         }
         self.result.without_source += u64::from(route.decides_for(letter, &dead));
-        let body = self.body(letter, &dead);
+        let body = self.body(letter, attributes, &dead);
         Some((to, CopyDraft { letter, attributes, body }))
     }
 
     /// The body of the copy. Requeue recognises a redrive by the time since its last send, so a copy
-    /// that comes too soon for that starts afresh by its body.
-    fn body<'l>(&self, letter: &'l Letter, dead: &DeadLetter<'_>) -> Cow<'l, str> {
+    /// that comes too soon for that starts afresh by its body. The copy of a message without Requeue's
+    /// fields gets them if it has room: else its new id would be its key of idempotency.
+    fn body<'l>(
+        &self,
+        letter: &'l Letter,
+        attributes: &BTreeMap<String, Attribute>,
+        dead: &DeadLetter<'_>,
+    ) -> Cow<'l, str> {
         let now = Clock::system().now();
         let is_too_soon = dead.was_sent_lately(now) && dead.redrives() < DeadLetter::MAX_REDRIVES;
-        let afresh = (self.route.fresh_budget || is_too_soon).then(|| dead.afresh(now)).flatten();
-        afresh.map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned)
+        let is_first = dead.original_message_id().is_none();
+        let size = Outgoing::new(&letter.body, attributes).size();
+        let has_room = |copy: &String| {
+            let after = size + copy.len().saturating_sub(letter.body.len());
+            USUAL_MAXIMA.iter().all(|most| size > *most || after <= *most)
+        };
+        (self.route.fresh_budget || is_too_soon || is_first)
+            .then(|| dead.afresh(&letter.id, now))
+            .flatten()
+            .filter(has_room)
+            .map_or(Cow::Borrowed(&letter.body), Cow::Owned)
     }
 
     fn note(&mut self, id: &str, outcome: Outcome) {
