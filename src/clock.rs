@@ -14,12 +14,6 @@ use tokio::time::Instant;
 use crate::lock::lock;
 
 /// The source of the random number of each message: uniform in `0.0..1.0`.
-///
-/// ```
-/// use requeue::Sampler;
-/// assert!((0.0..1.0).contains(&Sampler::random().sample()));
-/// assert_eq!(Sampler::always(0.5).sample(), 0.5);
-/// ```
 #[derive(Clone)]
 pub struct Sampler(Arc<dyn Fn() -> f64 + Send + Sync>);
 

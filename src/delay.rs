@@ -7,18 +7,6 @@ pub(crate) use requeue_sqs::whole_secs;
 
 /// The wait of a copy. SQS delays the copy as long as it can. If that is too short, the copy
 /// carries `not_before` and waits until then.
-///
-/// ```
-/// use std::time::{Duration, SystemTime};
-/// use requeue::{Delay, Wait};
-///
-/// let now = SystemTime::UNIX_EPOCH;
-/// assert_eq!(Wait::from(Duration::from_secs(900), now).not_before(), None);
-///
-/// let long = Wait::from(Duration::from_secs(901), now);
-/// assert_eq!(long.delay(), Delay::MAX);
-/// assert_eq!(long.not_before(), Some(now + Duration::from_secs(901)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     total: Duration,

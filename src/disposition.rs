@@ -11,35 +11,14 @@ words! {
     "The word of the setting `REQUEUE_STRATEGY`."
     /// How a message waits for its next attempt.
     ///
-    /// | | `Copy` | `Visibility` |
-    /// |---|---|---|
-    /// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
-    /// | longest wait | any: more than 900 s in hops, each a copy | 41,940 s for each receive: SQS's 43,200 s, less 21 minutes for batching window, delivery and invocation |
-    /// | counter of the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
-    /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
-    /// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
-    /// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
-    /// | Lambda's recursive loop detection | `RecursiveLoop: Allow`, or no more than ten copies in a row | sees no loop |
+    /// Messages of a FIFO queue always wait by their visibility timeout: a copy would lose its place in
+    /// the order. Each receive of such a message counts as a retry, also one that ended without a call.
+    /// With a [table](crate::Settings::shared_table) and
+    /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead: the first
+    /// receive counts as one, and each later attempt is written right before its call.
     ///
-    /// The messages of a FIFO queue always wait by their visibility timeout: a copy would lose its
-    /// place in the order.
-    ///
-    /// With `Visibility`, each receive counts, also one that ended without a call. That happens after a
-    /// timeout of the function, a throttled invocation or, on a FIFO queue, a failure earlier in the
-    /// group. On a FIFO queue, a batch size of 1 gives each message all of its attempts.
-    ///
-    /// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
-    /// the `maxReceiveCount` that the policy needs. `docs/concepts/how-it-works.md` compares them.
-    ///
-    /// With a table ([`Settings::shared_table`](crate::Settings::shared_table)) and
-    /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead of receives.
-    /// The first receive counts as one attempt, since a message that succeeds there is to cost no
-    /// request. Each later attempt is written right before its call. While the table does not respond,
-    /// receives count.
-    ///
-    /// ```
-    /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
-    /// ```
+    /// `docs/concepts/how-it-works.md` compares the costs of both, and `requeue schedule --strategy`
+    /// prints them for a policy.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Strategy {
@@ -53,12 +32,6 @@ words! {
 
 /// The intent for a message. Code that carries out a disposition must know all five, so a sixth
 /// would be a new major version.
-///
-/// ```
-/// use requeue::{DeadLetterReason, Disposition};
-/// let disposition = Disposition::DeadLetter(DeadLetterReason::TooOld);
-/// assert_eq!(disposition.as_str(), "dead-letter");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The message is done: the event source mapping deletes it.
@@ -133,14 +106,6 @@ impl Disposition {
 }
 
 /// The retry that a failed message gets. Prints as its number and the maximum: `3/50`.
-///
-/// ```
-/// fn log(outcome: &requeue::Outcome) {
-///     if let Some(retry) = outcome.retry {
-///         println!("retry {retry} after {:?}", retry.delay_before_jitter);
-///     }
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
@@ -163,12 +128,6 @@ impl fmt::Display for Retry {
 }
 
 /// The part that [`idempotency`](crate::policy::RetryPolicy::idempotency) of the policy had in an attempt.
-///
-/// ```
-/// fn dropped(report: &requeue::Report) -> usize {
-///     report.outcomes.iter().filter(|outcome| outcome.idempotency.is_already_done).count()
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdempotencyNotes {

@@ -17,11 +17,6 @@ pub use text::DetailText;
 use text::ServiceText;
 
 /// The evidence from which a class was concluded.
-///
-/// ```
-/// use requeue::{Evidence, Failure};
-/// assert_eq!(Failure::temporary("the ledger is locked").evidence(), Evidence::Handler);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Evidence {
@@ -186,14 +181,7 @@ impl Failure {
     ///
     /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
     /// [`Failure::from_grpc`] is in doubt where its error says so, and so is the failure of a
-    /// handler that panicked or ran out of time. Say it for a timeout whose class you choose:
-    ///
-    /// ```
-    /// use requeue::Failure;
-    ///
-    /// let failure = Failure::temporary("the bank did not respond").in_doubt();
-    /// assert!(failure.is_in_doubt());
-    /// ```
+    /// handler that panicked or ran out of time. Say it for a timeout whose class you choose.
     pub fn in_doubt(self) -> Self {
         Self { is_in_doubt: true, ..self }
     }
@@ -261,12 +249,7 @@ impl Failure {
     /// is no connection, or no response in time, or a 503.
     ///
     /// In an outage, a message that fails so uses no retry. Requeue sees it by itself in what it
-    /// classifies. A handler that builds its own failures says it:
-    ///
-    /// ```
-    /// use requeue::Failure;
-    /// let failure = Failure::temporary("the ledger does not accept connections").service_down();
-    /// ```
+    /// classifies; a handler that builds its own failures says it.
     pub fn service_down(self) -> Self {
         Self { service: ServiceState::Down, ..self }
     }

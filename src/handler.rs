@@ -98,20 +98,7 @@ pub fn is_last_poll() -> bool {
 /// ```
 ///
 /// [`around`] makes a handler of another one, and [`BoxHandler`] takes a handler of any type.
-///
-/// The future must be [`Send`]. If it keeps a value that is not, the compiler names the value:
-///
-/// ```compile_fail
-/// # use requeue::{Failure, Handler, Message};
-/// # fn is_handler(_: impl Handler) {}
-/// async fn charge(_: Message) -> Result<(), Failure> {
-///     let count = std::rc::Rc::new(1);
-///     tokio::task::yield_now().await;
-///     drop(count); // drop it before the `await`, or use `Arc`
-///     Ok(())
-/// }
-/// is_handler(charge);
-/// ```
+/// The future must be [`Send`]; if it keeps a value that is not, the compiler names the value.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler of `Message<{T}>`",
     note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
@@ -131,20 +118,6 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// The scope of the message, such as the downstream service that it is going to call. A pause
     /// or an open circuit of one scope defers no message of another. Default: one scope for all
     /// messages. [`scoped`] adds a scope to a function.
-    ///
-    /// ```
-    /// # use requeue::{Failure, Handler, Message, Scope};
-    /// # #[derive(serde::Deserialize)] struct Order { tenant: String }
-    /// # struct Charge;
-    /// impl Handler<Order> for Charge {
-    /// #   type Error = Failure;
-    /// #   async fn handle(&self, _: Message<Order>) -> Result<(), Failure> { Ok(()) }
-    ///     // …
-    ///     fn scope(&self, message: &Message<Order>) -> Scope {
-    ///         Scope::of(&message.body().tenant)
-    ///     }
-    /// }
-    /// ```
     fn scope(&self, _: &Message<T>) -> Scope {
         Scope::default()
     }
@@ -154,27 +127,6 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     ///
     /// Requeue asks before each call, so a limit may change meanwhile. All execution environments
     /// must give a scope the same limit. Any value is valid: see [`RateLimit`].
-    ///
-    /// ```
-    /// # use requeue::{Failure, Handler, Message, Scope};
-    /// use std::time::Duration;
-    /// use requeue::policy::RateLimit;
-    ///
-    /// # #[derive(serde::Deserialize)] struct Order { tenant: String }
-    /// # struct Charge;
-    /// impl Handler<Order> for Charge {
-    /// #   type Error = Failure;
-    /// #   async fn handle(&self, _: Message<Order>) -> Result<(), Failure> { Ok(()) }
-    ///     // …
-    ///     fn scope(&self, message: &Message<Order>) -> Scope {
-    ///         Scope::of(&message.body().tenant)
-    ///     }
-    ///
-    ///     fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
-    ///         (scope == Scope::of("acme")).then(|| RateLimit::new(200, Duration::from_secs(1)))
-    ///     }
-    /// }
-    /// ```
     fn rate_limit(&self, _: Scope) -> Option<RateLimit> {
         None
     }

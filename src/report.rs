@@ -191,11 +191,6 @@ impl Settlement {
 }
 
 /// The outcomes of one batch.
-///
-/// ```
-/// let report = requeue::Report::default();
-/// assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"outcomes":[],"elapsedMs":0}"#);
-/// ```
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Report {

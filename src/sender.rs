@@ -20,13 +20,6 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The senders whose retry fields in a body are trusted.
-///
-/// ```
-/// let mut trusted = requeue::TrustedSenders::default();
-/// trusted.own = true;
-/// trusted.ids.push("AROAEXAMPLEOPERATOR01".parse()?);
-/// # Ok::<(), requeue::InvalidPrincipal>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrustedSenders {

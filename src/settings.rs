@@ -111,12 +111,6 @@ impl Settings {
 }
 
 /// The bounds of the work on a batch.
-///
-/// ```
-/// let mut limits = requeue::Limits::default();
-/// limits.concurrency = 4;
-/// assert_eq!(limits.timeout.as_secs(), 30);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -137,15 +131,6 @@ impl Default for Limits {
 
 /// How the execution environments of a function share rate limits, pauses, circuits and counts of
 /// attempts: by a table.
-///
-/// ```
-/// use std::sync::Arc;
-/// use requeue::table::MemoryTable;
-/// use requeue::{SharedTable, Settings};
-///
-/// let mut settings = Settings::default();
-/// settings.shared_table = Some(SharedTable::by(Arc::new(MemoryTable::default())));
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SharedTable {
@@ -168,10 +153,6 @@ impl SharedTable {
 
 /// The function's property of the same name: Lambda's reaction to a function that sends to its own
 /// queue. The property has these two values, so a third one would be a new major version.
-///
-/// ```
-/// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecursiveLoop {
     /// Lambda allows it.
@@ -186,10 +167,6 @@ pub enum RecursiveLoop {
 
 /// Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and
 /// `requeue.notBefore` bind their own message.
-///
-/// ```
-/// assert_eq!(requeue::ProducerLimits::default(), requeue::ProducerLimits::On);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProducerLimits {
@@ -204,10 +181,6 @@ pub enum ProducerLimits {
 words! {
     "The word of the setting `REQUEUE_MODE`."
     /// How failures are treated.
-    ///
-    /// ```
-    /// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
-    /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Mode {
@@ -223,21 +196,7 @@ words! {
 }
 
 /// How a message that is dead-lettered reaches the dead-letter queue.
-///
-/// A message that failed for good, in a queue with a `maxReceiveCount` of 10:
-///
-/// | | `Redrive` | `Annotate` | `Direct` |
-/// |---|---|---|---|
-/// | calls of the handler | 1 by each process that receives it, 10 at most | 1 | 1 |
-/// | in the dead-letter queue | after 10 visibility timeouts | after 10 s | at once |
-/// | SQS requests for a message alone; for one among ten | 11; 1.1 | 25; 2.5 | 5; 0.5 |
-/// | says why | no | yes | yes |
-/// | an operator moves it back | to where it came from | to where it came from | to a queue that has to be named |
-/// | its FIFO group | waits | waits, as with `Redrive` | goes on |
-///
-/// ```
-/// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
-/// ```
+/// `docs/concepts/dead-letters.md` compares the modes in calls, requests and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadLetterMode {
@@ -296,11 +255,6 @@ impl DeadLetterMode {
 }
 
 /// The fixed values of each line of metrics, which CloudWatch reads in its embedded metric format.
-///
-/// ```
-/// let metrics = requeue::Metrics::of("orders");
-/// assert_eq!(metrics.level, "INFO");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {

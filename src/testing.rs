@@ -92,22 +92,6 @@ const EXISTS: &str = "the queue exists";
 /// `-dlq` in its name, after five receives. A batch has at most ten messages, and the function has
 /// 60 s for it. The settings are those of the templates: the defaults, except
 /// [`RecursiveLoop::Allow`] and [`DeadLetterMode::Annotate`].
-///
-/// One function may work on several queues, with larger batches:
-///
-/// ```
-/// # use requeue::{Failure, Message, testing::World};
-/// # async fn handle(_: Message) -> Result<(), Failure> { Ok(()) }
-/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
-/// let mut world = World::new(handle).with_queue("refunds").with_batch_size(1_000);
-/// let order = world.send_text("{}").await;
-/// let refund = world.send_text("{}").to("refunds").await;
-/// world.run_until_empty().await;
-/// world.assert_done(&order);
-/// world.assert_done(&refund);
-/// # });
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct World<H, T = Raw> {
     sqs: EmbeddedSqs,
@@ -138,20 +122,6 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     /// A world with a queue of this name and with settings of your own. The queue is a FIFO queue
     /// if its name ends in `.fifo`. If a policy has `idempotency` and the settings name no table, the world
     /// has one. Panics as [`new`](Self::new).
-    ///
-    /// ```
-    /// # use requeue::{Failure, Message, testing::World};
-    /// # async fn charge(_: Message) -> Result<(), Failure> { Err(Failure::temporary("later")) }
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
-    /// let mut world = World::with(charge, "orders", |settings| {
-    ///     settings.policy.max_retries = 3;
-    /// });
-    /// let id = world.send_text("{}").await;
-    /// world.run_until_empty().await;
-    /// assert_eq!(world.attempts(&id), 4);
-    /// # });
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn with(handler: H, queue: &str, set: impl FnOnce(&mut Settings)) -> Self {
         assert!(
             is_paused(),

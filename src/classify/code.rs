@@ -82,13 +82,6 @@ pub(super) fn is_constant(text: &str) -> bool {
 
 /// The text itself if it looks like the name of a kind of error: no sentence, address, id or token.
 /// Requeue repeats only such texts of a service or a function.
-///
-/// ```
-/// use requeue::classify::presentable;
-///
-/// assert_eq!(presentable("outdated-fare"), Some("outdated-fare"));
-/// assert_eq!(presentable("Dear Ann"), None);
-/// ```
 pub fn presentable(text: &str) -> Option<&str> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
     let count = |is_it: fn(&u8) -> bool| text.bytes().filter(is_it).count();

@@ -9,17 +9,6 @@ use super::code;
 /// An exception as a function reports it: the name of its type, its message, and its cause.
 ///
 /// Requeue reads the message, but never repeats it.
-///
-/// ```
-/// use requeue::{Failure, FailureClass};
-/// use requeue::classify::Exception;
-///
-/// let timeout = Exception::new("java.net.SocketTimeoutException", "Read timed out");
-/// let exception = Exception::new("java.lang.RuntimeException", "order 7").caused_by(timeout);
-/// let failure = Failure::from_exception(&exception);
-/// assert_eq!(failure.class(), FailureClass::Temporary);
-/// assert_eq!(failure.detail(), "timed out: SocketTimeoutException");
-/// ```
 #[derive(Clone)]
 pub struct Exception {
     message: String,

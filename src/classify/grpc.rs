@@ -31,19 +31,6 @@ const CODES: [(i32, &str, FailureClass); 17] = {
 };
 
 /// The status with which a gRPC call ended.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::{Failure, FailureClass};
-/// use requeue::classify::GrpcStatus;
-///
-/// let mut exhausted = GrpcStatus::new(8);
-/// assert_eq!(Failure::from_grpc(exhausted).class(), FailureClass::RateLimit);
-/// exhausted.quota_failure = true;
-/// assert_eq!(Failure::from_grpc(exhausted).class(), FailureClass::Quota);
-/// exhausted.retry_delay = Some(Duration::from_secs(30));
-/// assert_eq!(Failure::from_grpc(exhausted).delay(), Some(Duration::from_secs(30)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GrpcStatus {

@@ -105,44 +105,19 @@ impl Failure {
     /// Classifies an HTTP response that is no success. `now` is the time of day; dates in headers
     /// are counted from it if the response has no `Date` of its own.
     ///
-    /// | evidence, the first that applies | class |
-    /// |---|---|
-    /// | 429 with `Retry-After` and `Requeue-Scope: message` | a [postponement](Failure::postpone) |
-    /// | a [rule](super::Rules) of the user's own | its class |
-    /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
-    /// | `Stripe-Should-Retry` or `X-Should-Retry: false`, except on 429; `true`, or `Transient-Error: true` | non-retryable; as the status says, but at least temporary |
-    /// | 402 with `x-toggl-quota-remaining: 0`; 456 | quota |
-    /// | 403, 418, 420 or 430 with `Retry-After` or `x-ratelimit-remaining: 0` | rate-limit |
-    /// | any other 4xx that cannot speak of the request, such as 409, 413 or 449, with `Retry-After` | temporary |
-    /// | 429, or another limit, that names a delay of more than 12 h, or none but a day, month or year in its message | quota |
-    /// | 429 | rate-limit |
-    /// | 408, 421, 425, 449, 499, 500, 502, 503, 504, any other 5xx | temporary |
-    /// | 3xx, 501, 505, any other 4xx | non-retryable |
-    /// | a 2xx whose JSON says an error with a status or a name for one (`{"error": {"code": 429}}`, `BAD_USER_INPUT`, `-32603`) | as of that status |
-    /// | anything else | temporary |
+    /// The first of these that applies gives the class: 429 with `Retry-After` and
+    /// `Requeue-Scope: message`, which is a [postponement](Failure::postpone); a
+    /// [rule](super::Rules) of the user's own; a provider's reason in a JSON body; its headers; the
+    /// status. `docs/reference/classes.md` lists them all. A bare 409 is non-retryable: if a server sends
+    /// it while an earlier attempt runs, write a rule.
     ///
-    /// A 409 is non-retryable unless the response has a `Retry-After` or a code such as
-    /// `idempotency_key_in_use`. It may mean that an earlier attempt is still running; then waiting
-    /// helps. It may also mean that the object exists already, or that the `Idempotency-Key` was
-    /// seen with another body; then waiting does not help. If a server sends a bare 409 while an
-    /// earlier attempt runs, write a rule for it.
-    ///
-    /// The reason is the status, and the error's own code if the JSON body has one. The code is the
-    /// field `code`, `reason`, `errorCode`, `errorType` or the like of the body, of its field
-    /// `error`, or of the errors that it lists. It may also be the `type`, of which the end counts
-    /// if it is a URI, or the code of an AWS service.
-    ///
-    /// The code has at most 64 of the characters `A-Z a-z 0-9 _ . : / -`. Requeue leaves out error
-    /// messages, and a text that looks like an address, an id, a number of more than six digits or
-    /// a token.
+    /// The reason is the status, and the error's own code if the JSON body has one that [may be
+    /// shown](super::presentable). Requeue leaves out error messages.
     ///
     /// The delay comes from the first of these that names one: a rule, `Retry-After`, `retryDelay`
-    /// of a Google error, `RateLimit` and its relatives. GitHub's secondary limit without a delay
-    /// waits 60 s. If several allowances are used up, the longest delay counts.
-    ///
-    /// A delay of zero, or a time that has just passed, leaves the delay to the policy's curve. A
-    /// postponement then waits a second. A time that passed more than a day ago or is more than a
-    /// year away counts as absent, and the reason names its header.
+    /// of a Google error, `RateLimit` and its relatives. If several allowances are used up, the longest
+    /// counts. A delay of zero leaves it to the policy's curve. A time that passed more than a day ago or
+    /// is more than a year away counts as absent, and the reason names its header.
     pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
         let named = Named::new(response, now);
         let later = named.retry_after();
@@ -170,22 +145,6 @@ impl Failure {
     /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
     /// service that responds 200 and says in the body that it failed. `None` means that the message
     /// is done. [`names_status`](super::names_status) says whether the response has to be read.
-    ///
-    /// ```
-    /// use std::time::SystemTime;
-    /// use requeue::{Failure, FailureClass};
-    /// use requeue::classify::{Response, Rules};
-    ///
-    /// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "rate-limit"}]}"#.parse()?;
-    /// let of = |body| {
-    ///     let response = Response { status: 200, headers: &[], body };
-    ///     rules.within(|| Failure::from_success(&response, SystemTime::UNIX_EPOCH))
-    /// };
-    /// assert_eq!(of(br#"{"ok": true}"#), None);
-    /// let failure = of(br#"{"ok": false, "error": "ratelimited"}"#).expect("a rule matches");
-    /// assert_eq!((failure.class(), failure.detail()), (FailureClass::RateLimit, "status 200: ratelimited, by rules[0]"));
-    /// # Ok::<(), requeue::InvalidPolicy>(())
-    /// ```
     pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
         let (named, details) = (Named::new(response, now), Details::of(response));
         let failure = by_rules(response, &details)?;

@@ -75,15 +75,6 @@ impl Failure {
     /// Classifies an error of the AWS SDK for Rust, of any service, by its code. Throttling is a
     /// rate limit, and access trouble is non-retryable. An error without a code (a timeout, no
     /// connection) is classified as by [`Failure::classified`].
-    ///
-    /// ```
-    /// use aws_sdk_sqs::error::ErrorMetadata;
-    /// use requeue::{Failure, FailureClass};
-    ///
-    /// let error = ErrorMetadata::builder().code("ThrottlingException").message("Rate exceeded").build();
-    /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
-    /// assert_eq!(Failure::aws(&error).detail(), "throttled: ThrottlingException");
-    /// ```
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
         let ruled = Facts::error(error, error.code()).by_rules();
         let is_in_doubt = error.code().map_or_else(|| doubt::of_error(error), doubt::of_code);
@@ -153,9 +144,6 @@ pub fn chain<'a>(
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
 /// assert_eq!(failure.detail(), "status 503");
-///
-/// let response = Response { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
-/// assert_eq!(Failure::from_response(&response, SystemTime::UNIX_EPOCH).detail(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
 pub struct Response<'a> {

@@ -26,33 +26,12 @@ tokio::task_local! {
 /// Write them as the list `rules` of the policy document, or in code with [`on`](Self::on), or
 /// both. [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read the document.
 ///
-/// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies:
-/// responses ([`Failure::from_response`], `HttpTarget`) and errors
-/// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
-/// [`Failure::aws`], [`Failure::from_grpc`], [`Failure::from_exception`]). For a task that the handler starts, use
-/// [`scope`](Self::scope).
+/// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies. For a
+/// task that the handler starts, use [`scope`](Self::scope). If a target did not respond at all, the
+/// failure is temporary, whatever the rules say; nor do they apply to a postponement, or to a class that
+/// the handler itself chose.
 ///
-/// A rule of the document has a `match`. All of its conditions must hold:
-///
-/// | condition | holds for | holds if |
-/// |---|---|---|
-/// | `status` | responses | it is the status: a number from 200 to 999, `"2xx"`, `"3xx"`, `"4xx"` or `"5xx"` |
-/// | `code` | responses, AWS errors, gRPC names, types of exceptions | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
-/// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
-/// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
-///
-/// A 2xx is a success unless a rule names its status, and its other conditions hold. With 200, a
-/// rule needs another condition.
-///
-/// `status`, `code` and `words` may also be a list, of which one must hold. `class` is the class of
-/// the failure. `delaySeconds` (0.001 to 43,200) is its shortest wait and overrides the delay of
-/// the response and of the class. Without `delaySeconds`, the response's own `Retry-After` counts. `reason` (1 to 64
-/// characters) is its name in logs and dead letters; by default that is the place of the rule.
-///
-/// Words within an address (`https://…`) in an error's message do not count. If a target did not
-/// respond at all, the failure is temporary, whatever the rules say. Rules do not apply to a
-/// postponement (429, `Retry-After` and `Requeue-Scope: message`), nor to a class that the handler
-/// itself chose.
+/// `docs/reference/policy.md` has the conditions of a rule of the document, and its effects.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -149,22 +128,6 @@ impl Rules {
     /// Adds a rule for errors of type `E`, at every level of an error's `source()` chain. A rule
     /// that returns `None` leaves the error to the rules after it. If the rule itself classifies an
     /// error, only the built-in tables apply.
-    ///
-    /// ```
-    /// use requeue::{Failure, FailureClass};
-    /// use requeue::classify::Rules;
-    ///
-    /// #[derive(Debug)]
-    /// struct Locked { by: u32 }
-    /// impl std::fmt::Display for Locked {
-    ///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "status 403") }
-    /// }
-    /// impl std::error::Error for Locked {}
-    ///
-    /// let rules = Rules::new().on::<Locked>(|locked| (locked.by != 0).then(|| Failure::temporary("the account is locked")));
-    /// assert_eq!(rules.classify(&Locked { by: 7 }).detail(), "the account is locked");
-    /// assert_eq!(rules.classify(&Locked { by: 0 }).class(), FailureClass::NonRetryable);
-    /// ```
     #[must_use]
     pub fn on<E: Error + 'static>(
         mut self,
@@ -225,15 +188,6 @@ impl fmt::Debug for Rules {
 
 /// Whether a rule in force here names this status. Only then does the response of a success have to
 /// be read and given to [`Failure::from_success`].
-///
-/// ```
-/// use requeue::classify::{Rules, names_status};
-///
-/// let rules: Rules = r#"{"rules": [{"match": {"status": 200, "code": "ratelimited"}, "class": "rate-limit"}]}"#.parse()?;
-/// assert_eq!([200, 201].map(|status| rules.within(|| names_status(status))), [true, false]);
-/// assert!(!names_status(200));
-/// # Ok::<(), requeue::InvalidPolicy>(())
-/// ```
 pub fn names_status(status: u16) -> bool {
     let names = |rule: &Rule| match rule {
         Rule::ByType(_) => false,

@@ -73,17 +73,6 @@ impl Settings {
     /// Reads variables whose names begin with `REQUEUE_`, as [`from_env`](Self::from_env) does. An
     /// empty value counts as none.
     ///
-    /// ```
-    /// use requeue::Settings;
-    /// let vars = [("REQUEUE_CONCURENCY", "4"), ("REQUEUE_WRAP", "maybe")];
-    /// assert_eq!(
-    ///     Settings::from_vars(vars).unwrap_err().to_string(),
-    ///     "2 settings are invalid:\n  \
-    ///      REQUEUE_CONCURENCY is unknown; did you mean REQUEUE_CONCURRENCY?\n  \
-    ///      REQUEUE_WRAP is `maybe`: must be one of when-needed, never"
-    /// );
-    /// ```
-    ///
     /// # Errors
     ///
     /// All problems in one message.

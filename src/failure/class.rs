@@ -11,11 +11,6 @@ words! {
     ///
     /// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
     /// fifth class would be a new major version.
-    ///
-    /// ```
-    /// use requeue::FailureClass;
-    /// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
-    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum FailureClass {
         /// Too many requests just now: HTTP 429 and its relatives.

@@ -8,10 +8,6 @@ use requeue_sqs::printable::is_printable;
 use super::Failure;
 
 /// Whether a dead letter keeps the service's own words beside its code.
-///
-/// ```
-/// assert_eq!(requeue::DetailText::default(), requeue::DetailText::Off);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DetailText {

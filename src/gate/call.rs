@@ -14,13 +14,6 @@ use crate::policy::MessageKey;
 
 /// The messages that call the same downstream service. A pause or an open circuit defers only
 /// messages of its own scope.
-///
-/// ```
-/// use requeue::Scope;
-/// assert_eq!(Scope::of("tenant 7"), Scope::of("tenant 7".to_owned()));
-/// assert_ne!(Scope::of("tenant 7"), Scope::default());
-/// assert_eq!(Scope::of("tenant 7").to_string().len(), 8);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Scope(pub(super) Option<[u8; 32]>);
 

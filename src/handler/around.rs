@@ -100,20 +100,6 @@ where
 
 /// A handler of any type, for a program that chooses its handler at run time. Its clones are the
 /// same handler.
-///
-/// ```
-/// use requeue::{BoxHandler, Failure, Message};
-///
-/// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
-/// async fn refund(message: Message) -> Result<(), Failure> { Ok(()) }
-/// # fn is_handler(_: impl requeue::Handler) {}
-///
-/// let handler = match std::env::var("WORK").as_deref() {
-///     Ok("refund") => BoxHandler::new(refund),
-///     _ => BoxHandler::new(charge),
-/// };
-/// # is_handler(handler);
-/// ```
 pub struct BoxHandler<T = Raw>(Arc<dyn Erased<T>>);
 
 impl<T: 'static> BoxHandler<T> {

@@ -93,12 +93,6 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
 ///
 /// A list of results collects into [`Bulk::Each`]. [`IntoBulk`] converts one too, and one result for
 /// all: `Ok` says that all are done, and `Err` is unclear.
-///
-/// ```
-/// # use requeue::{Bulk, Failure};
-/// let bulk: Bulk<Failure> = [Ok(()), Err(Failure::temporary("busy"))].into_iter().collect();
-/// assert!(matches!(bulk, Bulk::Each(results) if results.len() == 2));
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulk<E> {
     /// All are done.

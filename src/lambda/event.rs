@@ -24,13 +24,6 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
 /// The event that Lambda hands to a function for a batch of SQS messages: an object with `Records`
 /// by an event source mapping, the bare list of the records by EventBridge Pipes.
-///
-/// ```
-/// let event: requeue::SqsEvent = serde_json::from_str(r#"{"Records": [{"messageId": "1", "body": 5}]}"#).unwrap();
-/// let records = event.records.unwrap();
-/// assert_eq!(records[0].message_id.as_deref(), Some("1"));
-/// assert_eq!(records[0].body, None);
-/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SqsEvent {

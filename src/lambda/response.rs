@@ -13,12 +13,6 @@ use crate::report::Unreportable;
 /// The batch response. Lambda deletes all messages but those that are named here.
 ///
 /// Source: Lambda developer guide, "Implementing partial batch responses".
-///
-/// ```
-/// let response = requeue::SqsBatchResponse::default();
-/// assert_eq!(serde_json::to_string(&response)?, r#"{"batchItemFailures":[]}"#);
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -28,12 +22,6 @@ pub struct SqsBatchResponse {
 }
 
 /// A message that stays in the queue.
-///
-/// ```
-/// let failure: requeue::BatchItemFailure = serde_json::from_str(r#"{"itemIdentifier":"id"}"#)?;
-/// assert_eq!(failure.item_identifier, "id");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -194,17 +194,6 @@ impl<T> Message<T> {
     ///
     /// The value is the same on every attempt. `HttpTarget` sends it as `X-Requeue-Dead-Letter-…`
     /// headers.
-    ///
-    /// ```
-    /// # use requeue::{Failure, FailureClass, Message};
-    /// async fn file(message: Message) -> Result<(), Failure> {
-    ///     let class = message.dead_letter().and_then(|info| info.class());
-    ///     if class == Some(FailureClass::NonRetryable) {
-    ///         println!("{} needs a person", message.original_id().unwrap_or_default());
-    ///     }
-    ///     Ok(())
-    /// }
-    /// ```
     pub fn dead_letter(&self) -> Option<DeadLetterInfo> {
         self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
@@ -251,16 +240,6 @@ impl<T> Message<T> {
     /// Tells how many units of a rate limit this call used, if the [limit counts
     /// units](crate::policy::RetryPolicy::units): the limit then counts these instead of the estimate
     /// in the message. The first number counts, and no more than the limit.
-    ///
-    /// ```
-    /// # use requeue::{Failure, Message};
-    /// # async fn complete(_: &Message) -> Result<u32, Failure> { Ok(812) }
-    /// async fn summarise(message: Message) -> Result<(), Failure> {
-    ///     let tokens = complete(&message).await?;
-    ///     message.used(tokens);
-    ///     Ok(())
-    /// }
-    /// ```
     pub fn used(&self, units: u32) {
         self.delivery.note_used(units);
     }
@@ -269,18 +248,6 @@ impl<T> Message<T> {
     /// headers](crate::policy::RateLimit::headers): those that say what is left of an allowance, such
     /// as `X-RateLimit-Remaining` and `X-RateLimit-Reset`. `now` is used only to count dates. The
     /// first response counts.
-    ///
-    /// ```
-    /// # use std::time::SystemTime;
-    /// # use requeue::{Failure, Message, classify::Response};
-    /// async fn charge(message: Message) -> Result<(), Failure> {
-    ///     # let (status, headers, body) = (200, [], b"");
-    ///     let response = Response { status, headers: &headers, body };
-    ///     let now = SystemTime::now();
-    ///     message.note_response(&response, now);
-    ///     if status < 300 { Ok(()) } else { Err(Failure::from_response(&response, now)) }
-    /// }
-    /// ```
     pub fn note_response(&self, response: &Response<'_>, now: SystemTime) {
         if self.is_rate_limited && response.is_success() {
             self.delivery.note_allowances(classify::allowances(response, now));
@@ -301,14 +268,6 @@ impl<T> Message<T> {
     /// delivery. In `attributes` are also the texts `RequeueMessageId`, which is the [id](Self::id) of
     /// this delivery, `RequeueAttempt` and `RequeueLastAttempt` (`true` or `false`). A message
     /// without an id gets its [idempotency key](Self::idempotency_key) as one.
-    ///
-    /// ```
-    /// # use requeue::Message;
-    /// let message = Message::builder(()).id("copy").original_id("first").attempt(3).build();
-    /// let record = message.to_event_record();
-    /// assert!(record.contains(r#""messageId":"first""#));
-    /// assert!(record.contains(r#""ApproximateReceiveCount":"3""#));
-    /// ```
     pub fn to_event_record(&self) -> String {
         event_record::write(self)
     }

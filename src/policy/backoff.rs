@@ -3,19 +3,6 @@
 use std::time::Duration;
 
 /// How the delay grows with the number of retries, before the cap and the jitter.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::Backoff;
-///
-/// let backoff = Backoff::Exponential { base: Duration::from_secs(2), multiplier: 3.0 };
-/// assert_eq!(backoff.delay(0), Duration::from_secs(2));
-/// assert_eq!(backoff.delay(3), Duration::from_secs(54));
-/// assert_eq!(backoff.delay(u32::MAX), Duration::MAX);
-///
-/// let list = Backoff::List { first: Duration::from_secs(5), then: vec![Duration::from_secs(30), Duration::from_secs(300)] };
-/// assert_eq!([0, 1, 2, 3].map(|n| list.delay(n).as_secs()), [5, 30, 300, 300]);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Backoff {

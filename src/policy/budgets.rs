@@ -8,17 +8,6 @@ use crate::failure::FailureClass;
 use crate::state::RetryState;
 
 /// The history of a message, for a decision: its retries, and its first receive.
-///
-/// ```
-/// use std::time::{Duration, SystemTime};
-/// use requeue::policy::History;
-///
-/// let mut history = History::starting(SystemTime::UNIX_EPOCH);
-/// assert_eq!((history.retries, history.receives), (0, 1));
-/// history.retries = 2;
-/// history.class_retries = 1;
-/// history.previous = Some(Duration::from_secs(60));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {

@@ -14,23 +14,6 @@ use super::{Backoff, Jitter, Spread};
 /// - A send takes at most 60 s, with all tries and pauses.
 /// - A change of visibility is tried again only if SQS responded that it cannot do it now.
 /// - No try and no pause outlives the invocation's deadline.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{Backoff, CallPolicy, Jitter, RetryPolicy};
-///
-/// let mut slow = CallPolicy::default();
-/// slow.max_attempts = 4;
-/// slow.backoff = Backoff::Exponential { base: Duration::from_millis(500), multiplier: 3.0 };
-/// slow.max_delay = Duration::from_secs(2);
-/// slow.jitter = Jitter::None;
-/// let pauses = [1, 2, 3, 4].map(|attempts| slow.pause(attempts, None, 0.5).map(|pause| pause.as_millis()));
-/// assert_eq!(pauses, [Some(500), Some(1_500), Some(2_000), None]);
-///
-/// let mut policy = RetryPolicy::default();
-/// policy.sqs_calls = CallPolicy::off();
-/// assert_eq!(policy.sqs_calls.pause(1, None, 0.5), None);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CallPolicy {

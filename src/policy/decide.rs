@@ -15,10 +15,6 @@ impl RetryPolicy {
     /// Decides about a message that failed with `failure`: requeue it after a delay, defer it
     /// because the handler postponed it, or dead-letter it.
     ///
-    /// An example by the default policy: a message fails for the third time in a row by a rate
-    /// limit without `Retry-After`. Its delay is 60 s × 3², cut to 300 s. Equal jitter keeps 150 to
-    /// 300 s of that.
-    ///
     /// The function is pure: `now` is the time of the decision, and `sample`, uniform in
     /// `0.0..1.0`, its only random number. The delay is the [curve](ClassPolicy::delay) of its
     /// class, or the delay that the failure names: at the first failure of the class the named one,

@@ -11,38 +11,16 @@ use crate::state::REDRIVE_TOLERANCE;
 /// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
 /// without a call.
 ///
-/// It counts failures of the service, for each [`Scope`](crate::Scope): temporary failures, but
-/// neither panics nor unrecognised errors. If the service responded to its last 128 calls, the
-/// circuit opens after [`threshold`](Self::threshold) failures in a row. A service that gave fewer
-/// responses needs a longer row: twice as long for half of the calls, ten times as long for a tenth
-/// or less. So a service that responds to some of its calls keeps most of its throughput. After 16
-/// responses in a row, a service counts as one that responds to all calls.
+/// It counts the failures of the service, for each [`Scope`](crate::Scope): temporary ones, but neither
+/// panics nor unrecognised errors. A service that responds to some of its calls needs a longer row of
+/// failures than [`threshold`](Self::threshold), up to ten times as long. A message that fails again and
+/// again counts once. If its failures speak of the service, as a 503 or
+/// [`Failure::service_down`](crate::Failure::service_down) does, the circuit opens for the failing
+/// messages alone; such a failure uses no retry.
 ///
-/// An open circuit lets probes through after 1 s, then after 3, 9 and 27 s, at most after
-/// [`reset_timeout`](Self::reset_timeout). If the service responded to at most half of its last
-/// calls, a third of that is the limit, until 128 calls in a row fail. Three messages probe,
-/// among them one that failed before and one that did not. Once `reset_timeout` is reached, a
-/// service that responds to nothing is probed with one message at a time. The first success closes
-/// the circuit. If all probes fail, the circuit stays open.
-///
-/// After a circuit closed, the calls of a service that had responded to nothing grow for seven
-/// seconds: 10 in the first, and twice as many in each next one. A scope with a rate limit goes by its
-/// limit instead.
-///
-/// A message that fails again and again counts once, so it cannot open the circuit for others. If
-/// its failures speak of the service, as a 503 or [`Failure::service_down`](crate::Failure::service_down)
-/// does, the circuit opens for the failing messages alone. Such a failure then uses no retry, and
-/// only the age of the class ends the message.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{CircuitBreaker, RetryPolicy};
-///
-/// let mut breaker = CircuitBreaker::default();
-/// breaker.reset_timeout = Duration::from_secs(10);
-/// let mut policy = RetryPolicy::default();
-/// policy.circuit_breaker = Some(breaker);
-/// ```
+/// An open circuit lets a few messages probe after 1 s, and then ever more rarely, up to
+/// [`reset_timeout`](Self::reset_timeout). The first success closes it; the calls then grow for seven
+/// seconds. `docs/concepts/protection.md` has all figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitBreaker {

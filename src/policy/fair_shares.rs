@@ -12,18 +12,6 @@ use crate::pointer::{self, JsonPointer};
 ///
 /// Only texts and numbers name a tenant. Equal values are one tenant, however they are written, and
 /// all messages without such a value are one tenant too.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{FairShares, RateLimit, RetryPolicy};
-///
-/// let mut shares = FairShares::by("/tenant".parse()?);
-/// shares.weights.insert("acme".to_owned(), 3);
-/// let mut policy = RetryPolicy::default();
-/// policy.limit = Some(RateLimit::new(49, Duration::from_secs(1)));
-/// policy.fair_shares = Some(shares);
-/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairShares {
@@ -56,17 +44,6 @@ impl FairShares {
 ///
 /// Values are told apart as those of [`FairShares`]; all messages without one share one limit. It is
 /// never adaptive.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{KeyLimit, RateLimit, RetryPolicy};
-///
-/// let second = Duration::from_secs(1);
-/// let mut policy = RetryPolicy::default();
-/// policy.limit = Some(RateLimit::new(50, second));
-/// policy.key_limits = vec![KeyLimit::new("/tenant".parse()?, RateLimit::new(5, second))];
-/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyLimit {

@@ -9,18 +9,6 @@ use super::Backoff;
 ///
 /// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated),
 /// beyond the cap.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{Backoff, Jitter, RetryPolicy};
-///
-/// let mut temporary = RetryPolicy::default().temporary;
-/// temporary.backoff = Backoff::Constant { base: Duration::from_secs(60) };
-/// temporary.jitter = Jitter::Equal;
-/// assert_eq!(temporary.delay(0, None, 0.0), Duration::from_secs(30));
-/// temporary.jitter = Jitter::Proportional(0.1);
-/// assert_eq!(temporary.delay(0, None, 0.5), Duration::from_secs(57));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Jitter {

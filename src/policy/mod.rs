@@ -41,11 +41,15 @@ pub(crate) use presets::Preset;
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::policy::RetryPolicy;
+/// use requeue::policy::{Idempotency, KeyLimit, RateLimit, RetryPolicy};
 ///
 /// let mut policy = RetryPolicy::default();
 /// policy.max_retries = 10;
 /// policy.temporary.max_delay = Duration::from_secs(30);
+/// policy.limit = Some(RateLimit::new(50, Duration::from_secs(1)));
+/// policy.key_limits = vec![KeyLimit::new("/tenant".parse()?, RateLimit::new(5, Duration::from_secs(1)))];
+/// policy.idempotency = Some(Idempotency::default());
+/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -116,17 +120,6 @@ impl RetryPolicy {
 }
 
 /// The delays and budgets of one class of failures. Begin with those of a built-in policy.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{Backoff, Jitter, RetryPolicy};
-///
-/// let mut policy = RetryPolicy::default();
-/// let quota = &mut policy.quota;
-/// quota.backoff = Backoff::Exponential { base: Duration::from_secs(60), multiplier: 2.0 };
-/// quota.jitter = Jitter::Full;
-/// quota.max_retries = Some(20);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClassPolicy {
@@ -149,13 +142,6 @@ impl ClassPolicy {
     /// [`Jitter::Decorrelated`].
     ///
     /// On the wire it is rounded up to whole seconds; a wait of more than 900 s takes several hops.
-    ///
-    /// ```
-    /// use requeue::policy::RetryPolicy;
-    /// let policy = RetryPolicy::default();
-    /// let shortest = |retries| policy.quota.delay(retries, None, 0.0).as_secs();
-    /// assert_eq!([shortest(0), shortest(1), shortest(2), shortest(3)], [60, 180, 300, 300]);
-    /// ```
     pub fn delay(&self, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
         let spread = Spread::of(&self.backoff, retries, self.max_delay, previous);
         self.jitter.apply(&spread, sample)
@@ -170,16 +156,6 @@ const LONGEST_INTERVAL: u64 = 86_400 * 1_000_000_000;
 ///
 /// Any window of time holds at most `limit` calls for each `period` in it, and `burst` more. It is
 /// the generic cell rate algorithm (GCRA), a leaky bucket without a queue.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{RateLimit, RetryPolicy};
-///
-/// let mut limit = RateLimit::new(100, Duration::from_secs(60));
-/// limit.burst = 10;
-/// let mut policy = RetryPolicy::default();
-/// policy.limit = Some(limit);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateLimit {
@@ -270,16 +246,6 @@ pub(crate) fn tolerance(interval: Duration) -> Duration {
 ///
 /// It needs a [table](crate::SharedTable). The table holds a hash of the event's name, and the time
 /// until which the event counts as done.
-///
-/// ```
-/// use requeue::policy::{Idempotency, RetryPolicy};
-///
-/// let mut idempotency = Idempotency::default();
-/// idempotency.key = Some("/orderId".parse()?);
-/// let mut policy = RetryPolicy::default();
-/// policy.idempotency = Some(idempotency);
-/// # Ok::<(), requeue::InvalidJsonPointer>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Idempotency {

@@ -92,44 +92,19 @@ impl Preset {
 
 impl RetryPolicy {
     /// Long waits and many retries, for downstream services that recover in their own time; the
-    /// default.
-    ///
-    /// At most 50 retries. Each wait is spread from half of the delay to the whole
-    /// ([`Jitter::Equal`]), so the third delay of the class rate-limit is 150 to 300 s.
-    ///
-    /// | class | longest delays in seconds | 50 of them, at most | ends after |
-    /// |---|---|---|---|
-    /// | rate-limit | 60, 180, 300, 300, … | 4 h 04 min | 12 h |
-    /// | quota | 120, 360, 600, 600, … | 8 h 08 min | 48 h |
-    /// | temporary | 2, 6, 18, 54, 60, 60, … | 47 min | 12 h |
+    /// default. At most 50 retries, spread by [`Jitter::Equal`]; rate limits end after 12 h, quotas after
+    /// 48 h, temporary failures after 12 h. `requeue schedule` prints the delays of each policy.
     pub fn standard() -> Self {
         Preset::STANDARD.policy()
     }
 
-    /// Short waits and few retries, for many messages of little weight each.
-    ///
-    /// At most 10 retries. Each wait is spread from nothing to the whole delay ([`Jitter::Full`]).
-    ///
-    /// | class | delays in seconds | 10 of them, at most | ends after |
-    /// |---|---|---|---|
-    /// | rate-limit | 10, 20, 30, 30, … | 4 min 30 s | 1 h |
-    /// | quota | 15, 30, 30, … | 4 min 45 s | 1 h |
-    /// | temporary | 2, 4, 8, 16, 30, 30, … | 3 min 30 s | 1 h |
+    /// Short waits and few retries, for many messages of little weight each: at most 10 within an hour,
+    /// spread by [`Jitter::Full`].
     pub fn high_volume() -> Self {
         Preset::HIGH_VOLUME.policy()
     }
-
-    /// A handful of quick retries, for messages whose failure somebody must know soon. A message
-    /// that cannot be done within a minute, or in an outage within ten, is dead-lettered.
-    ///
-    /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole
-    /// ([`Jitter::Proportional`] of 0.2).
-    ///
-    /// | class | delays in seconds | 5 of them, at most | ends after |
-    /// |---|---|---|---|
-    /// | rate-limit | 2, 4, 8, 10, 10 | 34 s | 10 min |
-    /// | quota | 5, 10, 10, 10, 10 | 45 s | 10 min |
-    /// | temporary | 1, 2, 4, 5, 5 | 17 s | 10 min |
+    /// A handful of quick retries, for messages whose failure somebody must know soon: at most 5 within
+    /// a minute, or ten minutes in an outage, spread by [`Jitter::Proportional`] of 0.2.
     pub fn critical() -> Self {
         Preset::CRITICAL.policy()
     }

@@ -7,20 +7,7 @@ use crate::classify::Rules;
 use crate::policy::RetryPolicy;
 
 /// The settings of one queue: see [`Settings::policy_for`].
-///
-/// A policy becomes such settings by `into`, and the text of a document's entry by `parse`:
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::QueueSettings;
-///
-/// let refunds: QueueSettings =
-///     r#"{"preset": "critical", "maxRetries": 7, "timeoutSeconds": 5, "concurrency": 2}"#.parse()?;
-/// assert_eq!(refunds.policy.max_retries, 7);
-/// assert_eq!(refunds.timeout, Some(Duration::from_secs(5)));
-/// assert!(refunds.rules.is_none() && refunds.dead_letter.is_none());
-/// # Ok::<(), requeue::InvalidPolicy>(())
-/// ```
+/// A policy becomes such settings by `into`, and the text of a document's entry by `parse`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QueueSettings {
@@ -74,15 +61,6 @@ impl Settings {
     }
 
     /// The settings as they count for the messages of one queue.
-    ///
-    /// ```
-    /// use requeue::Settings;
-    /// let mut settings = Settings::default();
-    /// settings.set_policy(r#"{"queues": {"refunds": {"maxRetries": 7}}}"#)?;
-    /// assert_eq!(settings.of_queue("refunds").policy.max_retries, 7);
-    /// assert_eq!(settings.of_queue("orders").policy.max_retries, 50);
-    /// # Ok::<(), requeue::InvalidPolicy>(())
-    /// ```
     #[must_use]
     pub fn of_queue(&self, queue: &str) -> Self {
         let mut settings = self.clone();

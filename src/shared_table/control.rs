@@ -27,29 +27,6 @@ const MAX_REQUESTS: u32 = 20;
 /// the table says. Calls that have their reservations already are made, for as long as
 /// [`max_reservation`](RateLimit::max_reservation). It lasts until its time or the next change,
 /// whatever is deployed meanwhile.
-///
-/// ```
-/// use std::sync::Arc;
-/// use std::time::Duration;
-/// use requeue::policy::{RateLimit, RetryPolicy};
-/// use requeue::table::MemoryTable;
-/// use requeue::{LimitControl, Scope, SharedTable};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), requeue::table::TableError> {
-/// let table = SharedTable::by(Arc::new(MemoryTable::default()));
-/// let mut policy = RetryPolicy::default();
-/// policy.limit = Some(RateLimit::new(50, Duration::from_secs(1)));
-///
-/// let limit = LimitControl::new(&table, &policy, None, Scope::default()).expect("a limit");
-/// limit.set(10, None).await?;
-/// assert_eq!(limit.status().await?.calls_per_period(), 10);
-/// limit.pause(None).await?;
-/// limit.resume().await?;
-/// limit.reset().await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct LimitControl {
     table: Arc<dyn Table>,

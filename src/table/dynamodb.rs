@@ -37,18 +37,6 @@ const MAX_CODE_LEN: usize = 100;
 /// A call is tried once and has no timeout of its own; the caller sets one. If DynamoDB's response
 /// to an unmet condition has no item, a read follows: DynamoDB sends none if there is none, and some
 /// emulators never send one.
-///
-/// ```no_run
-/// use requeue::table::{DynamoTable, Field, Key, Table, Update};
-///
-/// # async fn example() -> Result<(), requeue::table::TableError> {
-/// let table = DynamoTable::from_env("requeue-state");
-/// let update = Update::new().add(Field::new("calls"), 1);
-/// let answer = table.update(&Key::of(["orders"]), &update).await?;
-/// println!("{} calls before", answer.before.get(Field::new("calls")));
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct DynamoTable {
     table: Arc<str>,

@@ -47,13 +47,6 @@ pub trait Table: fmt::Debug + Send + Sync {
 
 /// The key of an item: a hash of all its parts. A hash of a short value can be guessed, so a key is
 /// no secret, but a table shows no value as such.
-///
-/// ```
-/// use requeue::table::Key;
-///
-/// assert_ne!(Key::of(["ab", "c"]), Key::of(["a", "bc"]));
-/// assert_eq!(Key::of(["a"]).to_string().len(), 64);
-/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key([u8; 32]);
 
@@ -105,14 +98,6 @@ impl Field {
 
 /// The numbers of an item. A field that is not there is 0, and so is each field of an item that is
 /// not there.
-///
-/// ```
-/// use requeue::table::{Field, Item};
-///
-/// let item: Item = [(Field::EXPIRES, 1_800_000_000)].into_iter().collect();
-/// assert_eq!(item.get(Field::EXPIRES), 1_800_000_000);
-/// assert_eq!(item.get(Field::new("other")), 0);
-/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Item(Vec<(Cow<'static, str>, u64)>);
 

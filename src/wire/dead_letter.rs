@@ -46,16 +46,6 @@ pub struct DeadLetter<'a> {
 ///
 /// A sender can write it, so it is for people and logs and proves nothing. Texts are scrubbed and
 /// have at most 256 characters.
-///
-/// ```
-/// # use requeue::{Failure, Message};
-/// async fn open_a_ticket(message: Message) -> Result<(), Failure> {
-///     if let Some(info) = message.dead_letter() {
-///         println!("{}: {}", info.reason().unwrap_or("unknown"), info.detail().unwrap_or("no detail"));
-///     }
-///     Ok(())
-/// }
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeadLetterInfo {

@@ -9,10 +9,6 @@ use crate::clock::timestamp_text;
 use crate::state::RetryState;
 
 /// How to treat a body that cannot hold the retry count itself, because it is no JSON object.
-///
-/// ```
-/// assert_eq!(requeue::Wrap::default(), requeue::Wrap::WhenNeeded);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrap {

@@ -69,37 +69,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`init_logging`](crate::init_logging) installs one. It listens to no signals: it ends by the
 /// future that [`run`](Self::run) takes. Containers are stopped by SIGTERM, terminals send SIGINT.
 ///
-/// ```no_run
-/// use requeue::queue::{QueueUrl, SqsQueue};
-/// use requeue::{Failure, Message, Settings, Worker, WorkerSettings, init_logging};
-/// use tokio::signal::unix::{SignalKind, signal};
-///
-/// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
-///
-/// #[tokio::main]
-/// async fn main() -> Result<(), requeue::Error> {
-///     init_logging(tracing::Level::INFO);
-///     let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
-///     let queue = queue.arn("aws", "eu-west-1");
-///     // Before all else: the first process of a container is not ended by a signal that it does not listen to.
-///     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-///     let shutdown = async move {
-///         tokio::select! {
-///             _ = terminate.recv() => {}
-///             _ = interrupt.recv() => {}
-///         }
-///     };
-///     let mut shutdown = std::pin::pin!(shutdown);
-///     let settings = Settings::from_env()?;
-///     let worker = tokio::select! {
-///         worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()) => worker?,
-///         () = &mut shutdown => return Ok(()),
-///     };
-///     let progress = worker.run(shutdown).await;
-///     println!("{} done", progress.completed);
-///     Ok(())
-/// }
-/// ```
+/// `examples/worker` is a whole program, with its signals.
 pub struct Worker<H, Q, T = Raw> {
     processor: BatchProcessor<H, Extended<Q>, T>,
     source: Extended<Q>,

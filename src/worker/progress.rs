@@ -10,10 +10,6 @@ use crate::report::{Outcome, Settlement};
 use crate::settings::Mode;
 
 /// The counts of a worker's messages so far.
-///
-/// ```
-/// assert_eq!(requeue::Progress::default().completed, 0);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -37,12 +33,6 @@ pub struct Progress {
 }
 
 /// A pause or an open circuit of a worker, as [`Worker::pauses`](crate::Worker::pauses) lists them.
-///
-/// ```
-/// fn show(pause: &requeue::ScopePause) {
-///     println!("{}: {} for {:?}", pause.scope, pause.reason.as_str(), pause.rest);
-/// }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScopePause {

@@ -5,13 +5,6 @@ use std::time::Duration;
 use crate::queue::MAX_BATCH_ENTRIES;
 
 /// The settings of a worker besides the [`Settings`](crate::Settings) of its processor.
-///
-/// ```
-/// use requeue::WorkerSettings;
-/// let mut settings = WorkerSettings::default();
-/// settings.receivers = Some(4);
-/// assert_eq!(settings.shutdown_timeout.as_secs(), 30);
-/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerSettings {
@@ -54,10 +47,6 @@ impl WorkerSettings {
 }
 
 /// When a worker ends.
-///
-/// ```
-/// assert_eq!(requeue::Until::default(), requeue::Until::Shutdown);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
@@ -71,11 +60,6 @@ pub enum Until {
 
 /// Whether a worker starts on a queue that has no redrive policy, or whose dead-letter queue does
 /// not exist.
-///
-/// ```
-/// use requeue::WithoutDeadLetterQueue;
-/// assert_eq!(WithoutDeadLetterQueue::default(), WithoutDeadLetterQueue::Refuse);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithoutDeadLetterQueue {

@@ -85,14 +85,6 @@ impl Document {
 /// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not
 /// apply them: `requeue check` compares them with what the policy needs, and `requeue
 /// schedule` counts with `maxReceiveCount` and `visibilityTimeout`.
-///
-/// ```
-/// use requeue::QueueConfig;
-///
-/// let queue: QueueConfig = r#"{"queueConfig": {"maxReceiveCount": 3}}"#.parse()?;
-/// assert_eq!((queue.max_receive_count, queue.visibility_timeout), (Some(3), None));
-/// # Ok::<(), requeue::InvalidPolicy>(())
-/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueConfig {

@@ -54,19 +54,6 @@ impl FromStr for RetryPolicy {
     ///
     /// All problems of the document. A document with `rules` or `queues` is refused, since they would
     /// be lost: [`Settings::set_policy`](crate::Settings::set_policy) reads them too.
-    ///
-    /// ```
-    /// use requeue::policy::RetryPolicy;
-    ///
-    /// let policy: RetryPolicy = r#"{"preset": "critical", "maxRetries": 7}"#.parse()?;
-    /// let mut same = RetryPolicy::critical();
-    /// same.max_retries = 7;
-    /// assert_eq!(policy, same);
-    ///
-    /// let refused = r#"{"maxRetrys": 7}"#.parse::<RetryPolicy>().unwrap_err();
-    /// assert_eq!(refused.problems(), ["maxRetrys is unknown; did you mean maxRetries?"]);
-    /// # Ok::<(), requeue::InvalidPolicy>(())
-    /// ```
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         let Document { policy, rules, queues, .. } = read(document, &DOCUMENT)?;
         let has_rules = rules.is_some_and(|rules| !rules.is_empty());
@@ -115,16 +102,6 @@ fn written(document: &Document, table: &KeyTable<Document>) -> Map<String, Value
 
 /// Writes the policy document that gives this policy, with all of its keys. The document has no
 /// `rules`, which are no part of a policy.
-///
-/// ```
-/// use requeue::policy::RetryPolicy;
-///
-/// let mut policy = RetryPolicy::critical();
-/// policy.max_retries = 7;
-/// let document = serde_json::to_string_pretty(&policy)?;
-/// assert_eq!(document.parse(), Ok(policy));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
 impl Serialize for RetryPolicy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_document().serialize(serializer)
@@ -138,17 +115,6 @@ impl Settings {
     /// # Errors
     ///
     /// All problems of the document. The settings then stay unchanged.
-    ///
-    /// ```
-    /// use requeue::Settings;
-    ///
-    /// let mut settings = Settings::default();
-    /// settings.set_policy(
-    ///     r#"{"maxRetries": 7, "rules": [{"match": {"status": 404}, "class": "temporary"}]}"#,
-    /// )?;
-    /// assert_eq!((settings.policy.max_retries, settings.rules.len()), (7, 1));
-    /// # Ok::<(), requeue::InvalidPolicy>(())
-    /// ```
     pub fn set_policy(&mut self, document: &str) -> Result<(), InvalidPolicy> {
         self.read_policy(document, InProblems::Shown)
     }
@@ -230,11 +196,6 @@ impl QueueConfig {
 }
 
 /// All problems of a policy document.
-///
-/// ```
-/// let refused = r#"{"jitter": "ful"}"#.parse::<requeue::policy::RetryPolicy>().unwrap_err();
-/// assert!(refused.to_string().starts_with("the policy has 1 problem:\n  jitter is `\"ful\"`: must be "));
-/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidPolicy {
     problems: Vec<String>,
