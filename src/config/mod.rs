@@ -62,20 +62,12 @@ impl Settings {
     /// The other variables that begin with `REQUEUE_` are for delivery to a URL or a function, by
     /// `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)
     /// warns of each that is set.
-    ///
-    /// # Errors
-    ///
-    /// All problems in one message.
     pub fn from_env() -> Result<Self, InvalidConfig> {
         Self::checked(Variables::from_env())
     }
 
     /// Reads variables whose names begin with `REQUEUE_`, as [`from_env`](Self::from_env) does. An
     /// empty value counts as none.
-    ///
-    /// # Errors
-    ///
-    /// All problems in one message.
     pub fn from_vars<N: Into<String>, V: Into<String>>(
         vars: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidConfig> {

@@ -45,10 +45,6 @@ impl SqsEvent {
     /// Reads an event, and keeps the text of each record, for [`Message::to_event_record`] of a
     /// handler that [needs it](crate::Handler::needs_event).
     ///
-    /// # Errors
-    ///
-    /// If the text is no JSON.
-    ///
     /// [`Message::to_event_record`]: crate::Message::to_event_record
     pub fn with_texts(event: &str) -> serde_json::Result<Self> {
         let mut read: Self = serde_json::from_str(event)?;

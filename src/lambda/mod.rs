@@ -100,10 +100,6 @@ where
 ///     requeue::run_bulk(index).await
 /// }
 /// ```
-///
-/// # Errors
-///
-/// As [`run`].
 pub async fn run_bulk<B, T>(handler: B) -> Result<(), Error>
 where
     B: BulkHandler<T>,
@@ -130,10 +126,6 @@ pub fn log_start_error(error: &dyn fmt::Display) {
 }
 
 /// As [`run`], with settings that have been read already.
-///
-/// # Errors
-///
-/// When the Runtime API cannot be reached.
 pub async fn run_with<H, T>(handler: H, settings: Settings) -> Result<(), Error>
 where
     H: Handler<T>,
@@ -162,10 +154,6 @@ where
 ///     requeue::run_layered(charge, Settings::from_env()?, layers).await
 /// }
 /// ```
-///
-/// # Errors
-///
-/// When the Runtime API cannot be reached.
 pub async fn run_layered<H, T, L>(handler: H, settings: Settings, layer: L) -> Result<(), Error>
 where
     H: Handler<T>,
@@ -323,10 +311,6 @@ fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
 }
 
 /// The batch response for a report.
-///
-/// # Errors
-///
-/// [`InvocationError::Unreportable`].
 pub fn respond(report: &Report) -> Result<SqsBatchResponse, InvocationError> {
     Ok(SqsBatchResponse::of(report.failed_ids()?))
 }

@@ -89,10 +89,6 @@ impl LimitControl {
     }
 
     /// The limit now.
-    ///
-    /// # Errors
-    ///
-    /// If the table does not answer within 10 s.
     pub async fn status(&self) -> Result<LimitStatus, TableError> {
         let mut status = None;
         for key in &self.items {
@@ -127,28 +123,16 @@ impl LimitControl {
     /// Lets no call begin: until then, or until [`resume`](Self::resume). No retry is used meanwhile, and no
     /// probe is made. A message that waits by its visibility asks again after 15 min at most, which
     /// uses a receive.
-    ///
-    /// # Errors
-    ///
-    /// As [`set`](Self::set).
     pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), TableError> {
         self.change(OverrideChange::Pause { until }).await
     }
 
     /// Ends the pause of [`pause`](Self::pause).
-    ///
-    /// # Errors
-    ///
-    /// As [`set`](Self::set).
     pub async fn resume(&self) -> Result<(), TableError> {
         self.change(OverrideChange::Resume).await
     }
 
     /// Goes back to the limit of the policy, without a pause.
-    ///
-    /// # Errors
-    ///
-    /// As [`set`](Self::set).
     pub async fn reset(&self) -> Result<(), TableError> {
         self.change(OverrideChange::Reset).await
     }

@@ -38,10 +38,6 @@ pub trait Table: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Answer, TableError>>;
 
     /// Reads an item, with all changes that were confirmed before.
-    ///
-    /// # Errors
-    ///
-    /// If there is no answer, or the table refuses the request.
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>>;
 }
 

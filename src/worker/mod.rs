@@ -101,10 +101,6 @@ where
     /// A worker on `queue`. First it checks that the queue exists and has a dead-letter queue and a
     /// visibility timeout. It also checks that the clocks of SQS and of this machine agree, since
     /// redrives are recognised by times.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`], whose text names the fix.
     pub async fn start(
         handler: H,
         source: Q,

@@ -136,10 +136,6 @@ impl FromStr for QueueSettings {
     type Err = InvalidPolicy;
 
     /// Reads the entry of a queue, as `queues` of a policy document holds it.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the entry.
     fn from_str(entry: &str) -> Result<Self, InvalidPolicy> {
         Ok(read(entry, &ENTRY)?.into())
     }
@@ -160,10 +156,6 @@ impl FromStr for Rules {
     type Err = InvalidPolicy;
 
     /// Reads the rules of a policy document.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         Ok(read(document, &DOCUMENT)?.rules.unwrap_or_default())
     }
@@ -173,10 +165,6 @@ impl FromStr for QueueConfig {
     type Err = InvalidPolicy;
 
     /// Reads the `queueConfig` of a policy document. Without that key, every value is `None`.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         Ok(read(document, &DOCUMENT)?.queue)
     }
@@ -184,10 +172,6 @@ impl FromStr for QueueConfig {
 
 impl QueueConfig {
     /// Reads the `queueConfig` of a queue's entry in a policy document.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the document.
     pub fn of_queue(document: &str, queue: &str) -> Result<Self, InvalidPolicy> {
         let mut entries = read(document, &DOCUMENT)?.queues.into_iter();
         let own = entries.find(|(name, _)| name == queue);
