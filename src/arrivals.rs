@@ -22,7 +22,6 @@ const MAX_ARRIVALS: usize = 10_000;
 /// The first receive of a moved message that this execution environment saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// The queue of that receive.
     queue: Option<Arc<QueueArn>>,
     /// Receives before that one, most of them in other queues.
     pub(crate) receives_before: u32,
@@ -61,18 +60,15 @@ impl Arrivals {
     }
 }
 
-/// The state of a message that starts afresh if it was redriven, otherwise the unchanged state. A
-/// time that SQS does not give is no evidence, so no message restarts because of it. A message that
-/// SQS itself moved is in a dead-letter queue. Its consumer handles it anew and gets the reason for
-/// which it is there.
+/// The state of a message that starts afresh if it was redriven, or if SQS moved it to a dead-letter
+/// queue. Otherwise the unchanged state: a time that SQS does not give is no evidence.
 pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
     let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
     let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
     let enqueued_later =
         since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
-    // An annotated copy that was received before its delay was over was sent by somebody else.
-    // Within the tolerance, the clock alone cannot tell that. The limit is a second less, since SQS
-    // does not promise a delay to the millisecond.
+    // An annotated copy that was received before its delay was over was sent by somebody else. The
+    // limit is a second less, since SQS does not promise a delay to the millisecond.
     let least = Duration::from_secs(u64::from(DeadLetterMode::ANNOTATION_DELAY.as_secs()) - 1);
     let received_too_soon =
         state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
@@ -90,9 +86,7 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
     RetryState { copies_in_row: state.copies_in_row, ..state.restarted(last_dead_letter) }
 }
 
-/// The state as far as it can be ours. A body may be forged, and no time in it moves a bound: the
-/// first send and the first receive were no later than those of this copy, and no wait outlasts what
-/// a queue keeps.
+/// The state as far as it can be ours. A body may be forged, so no time in it moves a bound.
 pub(crate) fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
     let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
     let not_before = state.not_before.map(|due| due.min(after(sent, MAX_RETENTION)));

@@ -1,7 +1,5 @@
-//! Time and random numbers, injected, so that every run can be repeated.
-//!
-//! Deadlines are measured with tokio's monotonic clock. This module has the time of day, which
-//! messages carry, and the one random number that each message gets.
+//! The time of day, which messages carry, and the one random number that each message gets: injected,
+//! so that every run can be repeated.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

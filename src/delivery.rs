@@ -2,35 +2,29 @@
 //! the attempt. The gate, the policy and settling work with it; the handler sees `message`.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use crate::arrivals::{Arrivals, bounded, restart_if_redriven};
+use crate::classify::Allowance;
 use crate::clock::Clock;
 use crate::disposition::Strategy;
-use crate::failure::{Evidence, Failure, FailureClass};
+use crate::failure::Failure;
+use crate::observer::Event;
 use crate::policy::Usage;
 use crate::producer::MessageLimits;
-use crate::queue::{Attribute, Principal, QueueArn, Record};
-use crate::sender::{Belief, Senders};
-use crate::settings::ProducerLimits;
+use crate::queue::{Attribute, QueueArn, Record};
 use crate::state::RetryState;
 use crate::trace;
-use crate::wire::{self, Origin};
 
-mod said;
+mod decode;
 
-use said::Said;
+pub(crate) use decode::Decoder;
 
 /// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
 /// loops. Lambda's loop detection counts to about 16, by the invocation and not by the message.
 /// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
-
-/// The reason for which no handler gets a body with two layers of untrusted retry fields.
-const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
-                      function or worker that handles this queue";
 
 pub(crate) struct Delivery {
     pub(crate) position: usize,
@@ -39,7 +33,6 @@ pub(crate) struct Delivery {
     /// message in the same batch.
     pub(crate) receipt_handles: Vec<String>,
     pub(crate) queue: Option<Arc<QueueArn>>,
-    /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
     /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` if that is
     /// switched off.
@@ -60,7 +53,6 @@ pub(crate) struct Delivery {
     said: OnceLock<Box<Said>>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
-    /// When this copy was sent.
     pub(crate) sent: SystemTime,
     /// When this copy was first received in this queue, if that is known.
     pub(crate) copy_first_received: Option<SystemTime>,
@@ -79,171 +71,11 @@ pub(crate) struct Delivery {
     pub(crate) is_unverified: bool,
     /// A later version of this library wrote the message's state.
     pub(crate) is_of_later_version: bool,
-    /// The body as first delivered.
     payload: String,
 }
 
-#[derive(Default)]
-pub(crate) struct Decoder {
-    /// The limit of the count that a producer may claim.
-    pub(crate) max_retries: u32,
-    /// The same limit for queues that have a policy of their own, by name.
-    pub(crate) own_max_retries: HashMap<String, u32>,
-    /// How messages of a standard queue wait.
-    pub(crate) strategy: Strategy,
-    pub(crate) producer_limits: ProducerLimits,
-    /// The senders whose fields are trusted; `None` trusts every sender.
-    pub(crate) senders: Option<Senders>,
-    pub(crate) arrivals: Arrivals,
-}
-
-impl Decoder {
-    /// Takes a body apart, and says how far its sender is trusted.
-    fn read<'a>(
-        &self,
-        body: &'a str,
-        queue: Option<&QueueArn>,
-        sender: Option<Principal>,
-    ) -> (wire::ReadBody<'a>, Trust) {
-        let own = queue.and_then(|queue| self.own_max_retries.get(queue.name()));
-        let max_retries = own.copied().unwrap_or(self.max_retries);
-        let read = wire::read(body, max_retries);
-        let Some(senders) =
-            self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. }))
-        else {
-            return (read, Trust::Full);
-        };
-        match senders.believes(sender) {
-            Belief::Believed => (read, Trust::Full),
-            Belief::Unknown => (read, Trust::Unknown),
-            Belief::NotBelieved => {
-                let is_nested =
-                    matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
-                senders.warn(sender);
-                (
-                    wire::read_as_foreign(body, max_retries),
-                    if is_nested { Trust::Nested } else { Trust::Full },
-                )
-            }
-        }
-    }
-}
-
-/// How far the retry fields of a body are trusted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    Full,
-    /// STS has not named this process yet.
-    Unknown,
-    /// The fields are not trusted, and they surround others that were not trusted either. Each copy
-    /// of such a body would be one layer larger.
-    Nested,
-}
-
 impl Delivery {
-    /// Reads a record. `received` is the time of this batch, for a record without times.
-    pub(crate) fn decode(
-        position: usize,
-        mut record: Record,
-        received: SystemTime,
-        decoder: &Decoder,
-    ) -> Self {
-        let arrival = decoder.arrivals.of(&record, received);
-        let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
-        let mut defect =
-            record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
-        let body = record.body.take().filter(|body| !body.is_empty()).unwrap_or_else(|| {
-            defect = Some(broken("the record has no body"));
-            String::new()
-        });
-        let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
-        let (read, trust) = decoder.read(&body, record.queue.as_deref(), record.sender);
-        let is_unverified = trust == Trust::Unknown;
-        if trust == Trust::Nested {
-            defect = Some(broken(NESTED));
-        }
-        let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
-        let is_first = matches!(read.origin, Origin::Fresh { .. });
-        let mut state = match read.origin {
-            Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
-            Origin::Ours(state) => *state,
-            Origin::LaterVersion(_) => RetryState::default(),
-        };
-        if is_fifo {
-            // On a FIFO queue such a count is not ours: Requeue counts receives there. So the
-            // handler is called before the receives say that the message is dead-lettered.
-            state.retry_count = 0;
-        }
-        let payload = match read.payload {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(restored) => Some(restored),
-        };
-        let state = restart_if_redriven(state, &record);
-        // The times of SQS are those of the queue from which the message was moved.
-        let (sent, copy_first_received) = match &arrival {
-            Some(arrival) => (None, Some(arrival.at)),
-            None => (record.sent, record.first_received),
-        };
-        let here = copy_first_received.unwrap_or(received);
-        let state = bounded(state, sent.unwrap_or(here), here);
-        let receive_count = record.receive_count.unwrap_or(1).max(1);
-        let attributes = record.attributes.unwrap_or_default();
-        let first_sent = state.first_sent.or(sent).unwrap_or(here);
-        let (limits, refusal) = match decoder.producer_limits {
-            ProducerLimits::On => MessageLimits::read(&attributes, first_sent).map_or_else(
-                |refusal| (MessageLimits::default(), Some(refusal)),
-                |limits| (limits, None),
-            ),
-            ProducerLimits::Off => (MessageLimits::default(), None),
-        };
-        let message_id = record.message_id.filter(|id| !id.is_empty());
-        let strategy = match decoder.strategy {
-            // A copy would vouch for the fields, even if they are forged.
-            _ if is_unverified => Strategy::Visibility,
-            // A copy would lose its place in the order.
-            Strategy::Copy if is_fifo => Strategy::Visibility,
-            // SQS can be told to keep a message only by its id.
-            Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
-            strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
-        };
-        Self {
-            position,
-            message_id,
-            receipt_handles: record
-                .receipt_handle
-                .filter(|handle| !handle.is_empty())
-                .into_iter()
-                .collect(),
-            queue: record.queue,
-            strategy,
-            copies_in_row: None,
-            waits_for_others: false,
-            receive_count,
-            receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
-            waits: limits.receives(here),
-            waits_behind: 0,
-            counted: OnceLock::new(),
-            said: OnceLock::new(),
-            first_sent,
-            first_received: state.first_received.unwrap_or(here),
-            sent: sent.unwrap_or(here),
-            copy_first_received,
-            group_id: record.group_id,
-            trace_header: record.trace_header.filter(|_| is_first),
-            attributes,
-            event: record.event,
-            limits,
-            refusal,
-            payload: payload.unwrap_or(body),
-            state,
-            defect,
-            is_unverified,
-            is_of_later_version,
-        }
-    }
-
-    /// Adds a further delivery of the same message: one message has one outcome. SQS accepts the
-    /// receipt handle of the latest receive, so that one comes first.
+    /// Adds a further delivery of the same message. SQS accepts the handle of the latest receive.
     pub(crate) fn join(&mut self, mut other: Self) {
         if other.receive_count > self.receive_count {
             std::mem::swap(self, &mut other);
@@ -252,8 +84,7 @@ impl Delivery {
         self.receipt_handles.append(&mut other.receipt_handles);
     }
 
-    /// Notes the message before it in its FIFO group. As long as that one is not done, both are
-    /// received together.
+    /// Notes the message before it in its FIFO group.
     pub(crate) fn wait_behind(&mut self, predecessor: &Self) {
         let attempts = predecessor.receives_here().saturating_sub(predecessor.waits());
         let together = self.receives_here().saturating_sub(attempts);
@@ -300,7 +131,6 @@ impl Delivery {
         &self.payload
     }
 
-    /// The id of the first delivery.
     pub(crate) fn original_id(&self) -> Option<&str> {
         self.state.original_message_id.as_deref().or(self.message_id.as_deref())
     }
@@ -356,8 +186,7 @@ impl Delivery {
         waits_in_place && self.usage().receives_are_retries && self.receives() > 1
     }
 
-    /// Notes the attempts before this one, as the table counted them from the second receive on. The
-    /// first receive counts as one, since a message that succeeds there is to cost no request.
+    /// Notes the attempts before this one, as the table counted them from the second receive on.
     pub(crate) fn note_counted(&self, later: u32) {
         // A message has at most one attempt for each receive.
         let before = later.saturating_add(1).min(self.receives() - 1);
@@ -385,4 +214,39 @@ impl Delivery {
             receives_are_retries: self.receives_are_retries(),
         }
     }
+
+    pub(crate) fn called(&self) -> Event<'_> {
+        Event::Called {
+            message_id: self.message_id.as_deref(),
+            original_message_id: self.original_id(),
+            attempt: self.retries().saturating_add(1),
+            receive_count: self.receive_count,
+        }
+    }
+
+    /// Notes the units that its call used. The first number counts.
+    pub(crate) fn note_used(&self, units: u32) {
+        let _ = self.said.get_or_init(Box::default).used.set(units);
+    }
+
+    pub(crate) fn used(&self) -> Option<u32> {
+        self.said.get()?.used.get().copied()
+    }
+
+    /// Notes the allowances that a response to its call names. The first response counts.
+    pub(crate) fn note_allowances(&self, allowances: Box<[Allowance]>) {
+        let _ = self.said.get_or_init(Box::default).allowances.set(allowances);
+    }
+
+    pub(crate) fn allowances(&self) -> &[Allowance] {
+        self.said.get().and_then(|said| said.allowances.get()).map_or(&[], |it| it)
+    }
+}
+
+/// Facts that the handler of a message gave to rate limits.
+#[derive(Default)]
+struct Said {
+    used: OnceLock<u32>,
+    /// The rest of the service's allowances, by the response to its call.
+    allowances: OnceLock<Box<[Allowance]>>,
 }

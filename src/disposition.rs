@@ -58,8 +58,7 @@ pub enum Disposition {
     },
     /// SQS keeps the message, and delivers it again after its visibility timeout.
     Release(ReleaseReason),
-    /// The message is dead-lettered. It reaches the dead-letter queue by the
-    /// [`DeadLetterMode`](crate::DeadLetterMode).
+    /// It is dead-lettered, by the [`DeadLetterMode`](crate::DeadLetterMode).
     DeadLetter(DeadLetterReason),
 }
 
@@ -146,13 +145,11 @@ words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Deferral {
-        /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come. It takes one
-        /// more hop of at most 900 s, or waits by its visibility timeout.
+        /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come.
         NotDue = "not-due",
         /// The handler asked for a later time without having failed.
         Postponed = "postponed",
-        /// Its downstream service asked for a pause, or it was called, and the service throttles every
-        /// call.
+        /// Its downstream service asked for a pause, or throttles every call.
         Paused = "paused",
         /// Its downstream service kept failing. It was not called, or its call failed as those before it.
         CircuitOpen = "circuit-open",
@@ -162,11 +159,9 @@ words! {
         RateLimited = "rate-limited",
         /// The table of the rate limits takes no more requests for now.
         TableThrottled = "table-throttled",
-        /// The table of the rate limits does not answer, and this execution environment makes no more
-        /// calls than lately.
+        /// The table of the rate limits does not answer.
         TableUnavailable = "table-unavailable",
-        /// A call of several messages failed, and nobody knows which of them did. It waits by its
-        /// visibility timeout.
+        /// A call of several messages failed, and nobody knows which of them did.
         Unclear = "unclear",
         /// Another attempt handles the same event.
         InProgress = "in-progress",
@@ -176,8 +171,7 @@ words! {
         NoTimeLeft = "no-time-left",
         /// SQS should keep it, but its record has no message id for the batch response.
         Unreportable = "unreportable",
-        /// It has retry fields, and STS did not say whether this process sent them. It always waits by
-        /// its visibility timeout.
+        /// STS did not say whether this process sent its retry fields.
         SenderUnknown = "sender-unknown",
     }
 }
@@ -207,8 +201,7 @@ words! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum ReleaseReason {
-        /// It was dead-lettered on an earlier receive, for any reason; the redrive policy is about to move
-        /// it.
+        /// It was dead-lettered on an earlier receive; the redrive policy is about to move it.
         NotRetried = "not-retried",
         /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.
         Annotated = "annotated",
@@ -216,18 +209,15 @@ words! {
         LaterVersion = "later-version",
         /// Its handler blocked its thread and was abandoned; it may still be working on the message.
         Abandoned = "abandoned",
-        /// It was deferred as often as the policy allows; SQS delivers it again after its visibility
-        /// timeout.
+        /// It was deferred as often as the policy allows.
         DeferredTooOften = "deferred-too-often",
         /// An earlier message of its group has to come first.
         BehindFailed = "behind-failed",
         /// The record has no queue ARN, so no copy can be sent.
         NoQueue = "no-queue",
-        /// The mode is `report`: the message failed, and SQS delivers it again after its visibility
-        /// timeout.
+        /// The mode is `report`, and the message failed.
         Reported = "reported",
-        /// The worker ends. The message was not handled, or its handler was cancelled. It is receivable
-        /// again at once.
+        /// The worker ends. It is receivable again at once.
         ShuttingDown = "shutting-down",
         /// The worker could not extend its visibility timeout, or read its delivery too late. SQS may
         /// have delivered it to another receiver, so two copies might follow.
@@ -252,22 +242,6 @@ words! {
         Expired = "expired",
         /// The handler postponed it more often than the policy allows.
         PostponedTooOften = "postponed-too-often",
-    }
-}
-
-impl DeadLetterReason {
-    /// All reasons.
-    pub const ALL: &[Self] = &[
-        Self::NonRetryable,
-        Self::RetriesExhausted,
-        Self::TooOld,
-        Self::Expired,
-        Self::PostponedTooOften,
-    ];
-
-    /// The inverse of [`as_str`](Self::as_str).
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }
 }
 

@@ -1,20 +1,18 @@
 //! The failure of one message: its class, its detail and the delay that it names.
-//!
-//! A [`Failure`] ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
-//! So it carries no body, no header and no error text that its maker did not choose; only an operator may
-//! ask for scrubbed words of the service.
+//! It ends up in log lines and in the dead-letter queue, so it carries no body, no header and no error
+//! text that its maker did not choose; only an operator may ask for scrubbed words of the service.
 
 use std::fmt;
 use std::time::Duration;
 
 use requeue_sqs::printable::is_printable;
 
-mod class;
+use crate::words::words;
+use text::ServiceText;
+
 mod text;
 
-pub use class::{FailureClass, UnknownFailureClass};
 pub use text::DetailText;
-use text::ServiceText;
 
 /// The evidence from which a class was concluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +28,7 @@ pub enum Evidence {
     Text,
     /// Nothing was recognised, so the failure counts as temporary.
     Unrecognised,
-    /// The message itself: its body does not fit the handler's type, or an attribute is no valid
-    /// header.
+    /// The message itself: its body, or an attribute that is no valid header.
     Body,
     /// A reused connection broke before the response, or the response is too large to be read.
     /// Neither says anything about the downstream service.
@@ -57,15 +54,6 @@ enum ServiceState {
 
 /// One failure: a class, perhaps a delay that the downstream service named, and a detail in few
 /// words.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::{Failure, FailureClass};
-///
-/// let failure = Failure::rate_limit("the bank asks to wait").retry_after(Duration::from_secs(30));
-/// assert_eq!(failure.class(), FailureClass::RateLimit);
-/// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
-/// ```
 ///
 /// It is deliberately no [`std::error::Error`], so that nobody can wrap it and classify it again.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +153,6 @@ impl Failure {
         Self { delay: Some(delay), is_delay_ruled: true, ..self }
     }
 
-    /// Whether a rule of the user's own set the delay.
     pub(crate) fn is_delay_ruled(&self) -> bool {
         self.is_delay_ruled
     }
@@ -191,8 +178,7 @@ impl Failure {
         self.is_in_doubt
     }
 
-    /// The failure of a call, which may not be that of this message: so it is no reason to give the
-    /// message up.
+    /// The failure of a call, which may not be that of this message.
     pub(crate) fn of_any_message(mut self) -> Self {
         if self.class == FailureClass::NonRetryable {
             self.class = FailureClass::Temporary;
@@ -260,13 +246,11 @@ impl Failure {
         self.service == ServiceState::Up
     }
 
-    /// Whether it says that the service does not work.
     pub(crate) fn is_service_down(&self) -> bool {
         self.service == ServiceState::Down
     }
 
-    /// Notes the status of the response from which this failure was concluded. By 502 to 504 and
-    /// their like, a gateway says that the service behind it does not work.
+    /// Notes the status of the response. By 502 to 504 and their like, the service does not work.
     pub(crate) fn by_status(self, status: u16) -> Self {
         let service = match status {
             200..500 => ServiceState::Up,
@@ -321,6 +305,36 @@ impl Detail {
     }
 }
 
+words! {
+    "The word used in messages, logs and metrics."
+    /// The four kinds of failures, each with delays and budgets of its own.
+    ///
+    /// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
+    /// fifth class would be a new major version.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum FailureClass {
+        /// Too many requests just now: HTTP 429 and its relatives.
+        RateLimit = "rate-limit",
+        /// An allowance is used up, for hours perhaps.
+        Quota = "quota",
+        /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
+        Temporary = "temporary",
+        /// Trying again cannot help: the message goes to the dead-letter queue.
+        NonRetryable = "non-retryable",
+    }
+}
+
+impl FailureClass {
+    /// All four, in the order of every table.
+    pub const ALL: [Self; 4] = [Self::RateLimit, Self::Quota, Self::Temporary, Self::NonRetryable];
+}
+
+impl fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,5 +346,13 @@ mod tests {
             "a b [31m c  d"
         );
         assert_eq!(Failure::temporary("x".repeat(257)).detail().chars().count(), 256);
+    }
+
+    #[test]
+    fn class_names_are_their_own_inverse() {
+        for class in FailureClass::ALL {
+            assert_eq!(FailureClass::from_name(class.as_str()), Some(class));
+        }
+        assert_eq!(FailureClass::from_name("rate_limit"), None);
     }
 }

@@ -1,6 +1,11 @@
-//! The one trait a user implements; async functions qualify.
+//! The one trait a user implements; async functions qualify. And a handler around another one, and one
+//! of any type.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::TryFutureExt;
 
 use crate::failure::Failure;
 use crate::gate::Scope;
@@ -32,10 +37,8 @@ macro_rules! forward {
     };
 }
 
-mod around;
 mod in_bulk;
 
-pub use around::{Around, BoxHandler, around};
 pub use in_bulk::{Bulk, BulkHandler, DynBulk, Each, InBulk, IntoBulk, bulk, each};
 
 tokio::task_local! {
@@ -79,7 +82,7 @@ pub fn is_last_poll() -> bool {
 /// ```
 ///
 /// A closure may be a handler too. The futures of all messages share its captures, so each call
-/// clones an [`Arc`](std::sync::Arc) into its future. A closure written `async |message|` or
+/// clones an [`Arc`] into its future. A closure written `async |message|` or
 /// `async move |message|` qualifies if it captures nothing but references to statics:
 ///
 /// ```
@@ -210,4 +213,253 @@ where
     }
 
     forward!(handler: rate_limit needs_event as_bulk);
+}
+
+/// A handler around another one: `around` gets the inner handler and each message, and calls the
+/// inner handler or not. All else is as the inner handler says: its [`scope`](Handler::scope), its
+/// [`rate_limit`](Handler::rate_limit), and all that later versions add.
+///
+/// A [`Handler`] of your own around another one has to forward each of these methods. One that does
+/// not silently puts all messages into one scope.
+///
+/// ```
+/// use std::time::Instant;
+/// use requeue::{Failure, Handler, Message, Scope, around, scoped};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order { tenant: String }
+///
+/// async fn charge(message: Message<Order>) -> Result<(), Failure> { Ok(()) }
+///
+/// let charge = scoped(charge, |message| Scope::of(&message.body().tenant));
+/// let timed = around(charge, |charge, message: Message<Order>| async move {
+///     let began = Instant::now();
+///     let result = charge.handle(message).await;
+///     println!("{:?}", began.elapsed());
+///     result
+/// });
+/// # fn is_handler(_: impl Handler<Order>) {}
+/// # is_handler(timed);
+/// ```
+///
+/// Around a [`BulkHandler`], `around` gets a `Vec<Message<T>>`, and [`bulk`] comes last:
+/// `bulk(around(index, |index, messages: Vec<Message<Doc>>| async move { … }))`. Around the handler
+/// that `bulk` returns, each call has one message.
+pub fn around<H, M, R, F>(handler: H, around: F) -> Around<H, F>
+where
+    F: Fn(Arc<H>, M) -> R + Send + Sync + 'static,
+{
+    Around { handler: Arc::new(handler), around }
+}
+
+/// The handler that [`around`] returns.
+pub struct Around<H, F> {
+    handler: Arc<H>,
+    around: F,
+}
+
+requeue_sqs::debug_by_name!(Around<H, F>);
+
+#[diagnostic::do_not_recommend]
+impl<H, F, T, R, E> Handler<T> for Around<H, F>
+where
+    H: Handler<T>,
+    F: Fn(Arc<H>, Message<T>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), E>> + Send,
+    E: Into<Failure>,
+    T: Send + 'static,
+{
+    type Error = E;
+
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), E>> + Send {
+        (self.around)(Arc::clone(&self.handler), message)
+    }
+
+    forward!(handler: scope rate_limit needs_event);
+}
+
+#[diagnostic::do_not_recommend]
+impl<H, F, T, R> BulkHandler<T> for Around<H, F>
+where
+    H: BulkHandler<T>,
+    F: Fn(Arc<H>, Vec<Message<T>>) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoBulk> + Send,
+    T: Send + 'static,
+{
+    type Error = <R::Output as IntoBulk>::Error;
+
+    async fn handle(&self, messages: Vec<Message<T>>) -> Bulk<Self::Error> {
+        (self.around)(Arc::clone(&self.handler), messages).await.into_bulk()
+    }
+
+    fn messages_per_call(&self) -> usize {
+        self.handler.messages_per_call()
+    }
+
+    forward!(handler: scope rate_limit needs_event);
+}
+
+/// A handler of any type, for a program that chooses its handler at run time. Its clones are the
+/// same handler.
+pub struct BoxHandler<T = Raw>(Arc<dyn Erased<T>>);
+
+impl<T: 'static> BoxHandler<T> {
+    /// A handler whose type nobody needs to know.
+    pub fn new(handler: impl Handler<T>) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+impl<T> Clone for BoxHandler<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+requeue_sqs::debug_by_name!(BoxHandler<T>);
+
+#[diagnostic::do_not_recommend]
+impl<T: 'static> Handler<T> for BoxHandler<T> {
+    type Error = Failure;
+
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send {
+        self.0.handle(message)
+    }
+
+    forward!(0: scope rate_limit needs_event as_bulk);
+}
+
+/// The methods of [`Handler`], with one type for all futures.
+trait Erased<T>: Send + Sync {
+    fn handle(
+        &self,
+        message: Message<T>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>>;
+    fn scope(&self, message: &Message<T>) -> Scope;
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit>;
+    fn needs_event(&self) -> bool;
+    fn as_bulk(&self) -> Option<&dyn DynBulk<T>>;
+}
+
+impl<H: Handler<T>, T: 'static> Erased<T> for H {
+    fn handle(
+        &self,
+        message: Message<T>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + '_>> {
+        Box::pin(Handler::handle(self, message).map_err(Into::into))
+    }
+
+    fn scope(&self, message: &Message<T>) -> Scope {
+        Handler::scope(self, message)
+    }
+
+    fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+        Handler::<T>::rate_limit(self, scope)
+    }
+
+    fn needs_event(&self) -> bool {
+        Handler::needs_event(self)
+    }
+
+    fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
+        Handler::as_bulk(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::handler::{bulk, scoped};
+
+    /// A handler that has each of the methods.
+    struct Inner;
+
+    fn limit() -> RateLimit {
+        RateLimit::new(7, Duration::from_secs(1))
+    }
+
+    impl Handler<String> for Inner {
+        type Error = Failure;
+
+        async fn handle(&self, message: Message<String>) -> Result<(), Failure> {
+            Err(Failure::quota(message.body()))
+        }
+
+        fn scope(&self, message: &Message<String>) -> Scope {
+            Scope::of(message.body())
+        }
+
+        fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+            (scope == Scope::of("a")).then(limit)
+        }
+
+        fn needs_event(&self) -> bool {
+            true
+        }
+    }
+
+    impl BulkHandler<String> for Inner {
+        type Error = Failure;
+
+        async fn handle(&self, messages: Vec<Message<String>>) -> Bulk<Failure> {
+            messages.iter().map(|message| Err(Failure::quota(message.body()))).collect()
+        }
+
+        fn messages_per_call(&self) -> usize {
+            3
+        }
+
+        fn scope(&self, message: &Message<String>) -> Scope {
+            Scope::of(message.body())
+        }
+
+        fn rate_limit(&self, scope: Scope) -> Option<RateLimit> {
+            (scope == Scope::of("a")).then(limit)
+        }
+
+        fn needs_event(&self) -> bool {
+            true
+        }
+    }
+
+    fn message() -> Message<String> {
+        Message::builder("a".to_owned()).build()
+    }
+
+    async fn assert_is_inner(handler: impl Handler<String>, messages_per_call: Option<usize>) {
+        let failure: Failure = handler.handle(message()).await.expect_err("it fails").into();
+        assert_eq!(failure, Failure::quota("a"));
+        assert_eq!(handler.scope(&message()), Scope::of("a"));
+        let limits = ["a", "b"].map(|scope| Handler::rate_limit(&handler, Scope::of(scope)));
+        assert_eq!(limits, [Some(limit()), None]);
+        assert!(handler.needs_event());
+        assert_eq!(handler.as_bulk().map(DynBulk::messages_per_call), messages_per_call);
+    }
+
+    #[tokio::test]
+    async fn a_handler_around_another_has_all_of_its_methods() {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let counted = || {
+            around(Inner, |inner, message: Message<String>| async move {
+                CALLS.fetch_add(1, Ordering::Relaxed);
+                Handler::handle(&*inner, message).await
+            })
+        };
+        assert_is_inner(counted(), None).await;
+        assert_is_inner(BoxHandler::new(counted()).clone(), None).await;
+        let scope = |message: &Message<String>| Scope::of(message.body());
+        assert_is_inner(scoped(BoxHandler::new(counted()), scope), None).await;
+        let counted = || {
+            around(Inner, |inner, messages: Vec<Message<String>>| async move {
+                CALLS.fetch_add(1, Ordering::Relaxed);
+                BulkHandler::handle(&*inner, messages).await
+            })
+        };
+        assert_is_inner(bulk(counted()), Some(3)).await;
+        assert_is_inner(BoxHandler::new(bulk(counted())), Some(3)).await;
+        assert_eq!(CALLS.load(Ordering::Relaxed), 5);
+    }
 }

@@ -27,31 +27,13 @@
 //! }
 //! ```
 //!
-//! # The path of a message
-//!
-//! A host, Lambda or a [`Worker`], receives records. Each is decoded, gated, handled, classified,
-//! decided about, planned and settled; the [`Report`] is the response, and [`Event`]s tell observers.
-//! Values only move down. `processor/mod.rs` has the steps on one page, with the time that each may
-//! take.
-//!
-//! # Guarantees
-//!
-//! * Requeue deletes no original before SQS's response names its copy as sent.
-//! * A handler that panics, hangs or blocks its thread does not affect the other messages.
-//! * Requeue logs no body, attribute value, header, secret or receipt handle. A handler can do so
-//!   only by putting one into a [`Failure`] of its own.
-//! * The policy reads no clock and draws no random number; both are arguments.
-//! * Only `queue/sqs.rs` calls SQS, and only `lambda/` knows Lambda. A test reads the sources and
-//!   checks this.
-//!
 //! # The type for each need
 //!
 //! | I want to … | use | default |
 //! |---|---|---|
 //! | run a handler as a Lambda | [`run`]; [`run_with`] for settings from code | |
 //! | run it in a container or on a laptop | [`Worker`] | |
-//! | put `tower` layers around it | [`run_layered`] | |
-//! | run it in a runtime of my own | [`BatchProcessor`] | |
+//! | run it in a runtime of my own, or with `tower` layers | [`BatchProcessor`] | |
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
 //! | put my own code around another handler | [`around`] | |
 //! | choose a handler at run time | [`BoxHandler`] | |
@@ -80,8 +62,8 @@
 //! | connect another client or queue | [`queue::Queue`]; [`queue::Source`] for a worker | [`queue::SqsQueue`] |
 //! | make AWS clients of my own | [`aws::config`] | |
 //!
-//! The repository's page `docs/project/versioning.md` says what a compatible version keeps. Settings,
-//! reports and reasons may grow, so they are `#[non_exhaustive]`: begin with a default and assign.
+//! The repository's page `docs/project/guarantees.md` says what Requeue guarantees, and
+//! `docs/project/versioning.md` what a compatible version keeps. Settings, reports and reasons may grow, so they are `#[non_exhaustive]`: begin with a default and assign.
 //!
 //! # Features
 //!
@@ -193,7 +175,7 @@ pub use delay::{Delay, Wait};
 pub use disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,
 };
-pub use failure::{DetailText, Evidence, Failure, FailureClass, UnknownFailureClass};
+pub use failure::{DetailText, Evidence, Failure, FailureClass};
 pub use gate::Scope;
 #[doc(hidden)]
 pub use handler::DynBulk;
@@ -203,7 +185,7 @@ pub use handler::{
 };
 pub use lambda::{
     BatchItemFailure, InvocationError, SqsBatchResponse, SqsEvent, init_logging, init_logging_to,
-    log_panics_by_place, may_be_logged, respond, run, run_bulk, run_layered, run_with,
+    log_panics_by_place, may_be_logged, respond, run, run_bulk, run_with,
 };
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error};
@@ -214,7 +196,7 @@ pub use pointer::{InvalidJsonPointer, JsonPointer};
 pub use processor::BatchProcessor;
 #[doc(inline)]
 pub use queue::{InvalidPrincipal, Principal, Record};
-pub use report::{Outcome, Report, Settlement, Unreportable};
+pub use report::{Outcome, Report, Settlement};
 pub use result_ext::ResultExt;
 pub use sender::TrustedSenders;
 pub use settings::{

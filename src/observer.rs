@@ -39,8 +39,7 @@ pub enum Event<'a> {
         report: &'a Report,
         /// The time by the clock of the processor.
         at: SystemTime,
-        /// The messages that were not told by [`Settled`](Self::Settled), since the time of the batch
-        /// was over.
+        /// Those not told by [`Settled`](Self::Settled), since the time of the batch was over.
         untold: usize,
     },
     /// A circuit opened: its messages are deferred, and a few of them probe.
@@ -57,8 +56,7 @@ pub enum Event<'a> {
         /// Whether it is the circuit of all execution environments.
         is_shared: bool,
     },
-    /// The table that all execution environments share refuses requests for now. The messages that
-    /// need it are deferred.
+    /// The shared table refuses requests for now. The messages that need it are deferred.
     TableThrottled,
     /// The table does not respond. Each execution environment makes no more calls than lately.
     TableUnavailable {
@@ -127,22 +125,20 @@ pub enum Event<'a> {
 /// Something that hears the events of a processor or a worker.
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
 /// use requeue::{Event, Observer, Observers, Settings};
 ///
-/// #[derive(Default)]
-/// struct Circuits(AtomicU64);
+/// struct Circuits;
 ///
 /// impl Observer for Circuits {
 ///     fn observe(&self, event: &Event<'_>) {
-///         if matches!(event, Event::CircuitOpened { .. }) {
-///             self.0.fetch_add(1, Ordering::Relaxed);
+///         if let Event::CircuitOpened { cause, .. } = event {
+///             println!("opened by {cause}");
 ///         }
 ///     }
 /// }
 ///
 /// let mut settings = Settings::default();
-/// settings.observers = Observers::default().with(Circuits::default());
+/// settings.observers = Observers::default().with(Circuits);
 /// ```
 pub trait Observer: Send + Sync {
     /// Notes an event. The work waits for it, so it should take no time.

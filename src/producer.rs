@@ -53,8 +53,7 @@ impl MessageLimits {
         })
     }
 
-    /// The receives that a message uses up while it waits for its time by its visibility timeout:
-    /// one for each [`MAX_VISIBILITY_WAIT`].
+    /// The receives that it uses up while it waits for its time by its visibility timeout.
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait = self
             .not_before

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::disposition::{Deferral, Disposition, IdempotencyNotes, Retry};
 use crate::failure::FailureClass;
@@ -83,48 +84,26 @@ impl Outcome {
 
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Fields<'a> {
-            message_id: Option<&'a str>,
-            original_message_id: Option<&'a str>,
-            queue: Option<String>,
-            retry_count: u32,
-            hops: u32,
-            receive_count: u32,
-            is_stuck: bool,
-            class: Option<&'a str>,
-            disposition: &'a str,
-            reason: Option<&'a str>,
-            limit_key: Option<&'a str>,
-            retry_progress: Option<String>,
-            delay_seconds: Option<u64>,
-            detail: Option<&'a str>,
-            settlement: &'a str,
-            code: Option<&'a str>,
-            elapsed_ms: Option<u64>,
-            age_ms: u64,
-        }
-        Fields {
-            message_id: self.message_id.as_deref(),
-            original_message_id: self.original_message_id.as_deref(),
-            queue: self.queue.as_ref().map(ToString::to_string),
-            retry_count: self.retry_count,
-            hops: self.hops,
-            receive_count: self.receive_count,
-            is_stuck: self.is_stuck,
-            class: self.class.map(FailureClass::as_str),
-            disposition: self.disposition.as_str(),
-            reason: self.reason(),
-            limit_key: self.limit_key.as_deref(),
-            retry_progress: self.retry.map(|retry| retry.to_string()),
-            delay_seconds: self.disposition.wait().map(|wait| wait.total().as_secs()),
-            detail: self.detail.as_deref(),
-            settlement: self.settlement.as_str(),
-            code: self.settlement.code(),
-            elapsed_ms: self.elapsed.map(millis),
-            age_ms: millis(self.age),
-        }
+        json!({
+            "messageId": self.message_id,
+            "originalMessageId": self.original_message_id,
+            "queue": self.queue.as_ref().map(ToString::to_string),
+            "retryCount": self.retry_count,
+            "hops": self.hops,
+            "receiveCount": self.receive_count,
+            "isStuck": self.is_stuck,
+            "class": self.class.map(FailureClass::as_str),
+            "disposition": self.disposition.as_str(),
+            "reason": self.reason(),
+            "limitKey": self.limit_key,
+            "retryProgress": self.retry.map(|retry| retry.to_string()),
+            "delaySeconds": self.disposition.wait().map(|wait| wait.total().as_secs()),
+            "detail": self.detail,
+            "settlement": self.settlement.as_str(),
+            "code": self.settlement.code(),
+            "elapsedMs": self.elapsed.map(millis),
+            "ageMs": millis(self.age),
+        })
         .serialize(serializer)
     }
 }
@@ -220,24 +199,13 @@ impl Report {
 
     /// The ids that SQS must keep: the content of `batchItemFailures`.
     ///
-    /// # Errors
-    ///
-    /// [`Unreportable`] when SQS must keep a message without an id. No response can name it, so the
-    /// invocation must fail.
-    pub fn failed_ids(&self) -> Result<Vec<&str>, Unreportable> {
+    /// `None` when SQS must keep a message without an id. No response can name it, so the invocation
+    /// must fail.
+    pub fn failed_ids(&self) -> Option<Vec<&str>> {
         let kept = self.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
-        kept.map(|outcome| outcome.message_id.as_deref().ok_or(Unreportable)).collect()
+        kept.map(|outcome| outcome.message_id.as_deref()).collect()
     }
 }
-
-/// SQS must keep a message that has no id, and a batch response can only name ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a record without a message id failed and could not be re-sent: SQS delivers the whole batch \
-     again"
-)]
-#[non_exhaustive]
-pub struct Unreportable;
 
 #[cfg(test)]
 mod tests {

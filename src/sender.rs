@@ -58,8 +58,7 @@ impl Senders {
         }
     }
 
-    /// Asks STS for this process's principal, if one of these records needs it. Their batch ends at
-    /// `deadline`.
+    /// Asks STS for this process's principal, if one of these records needs it.
     pub(crate) async fn identify(&self, records: &[Record], deadline: Instant) {
         self.identify_by(records, deadline, own).await;
     }

@@ -69,10 +69,8 @@ use crate::settings::{DeadLetterMode, RecursiveLoop, Settings, SharedTable};
 use crate::table::MemoryTable;
 use crate::wire::DeadLetter;
 
-mod mapped;
 mod send_request;
 
-use mapped::Mapped;
 pub use send_request::SendRequest;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
@@ -105,11 +103,8 @@ pub struct World<H, T = Raw> {
 }
 
 impl<H: Handler<T>, T: Body> World<H, T> {
-    /// A world with a standard queue.
-    ///
-    /// # Panics
-    ///
-    /// If tokio's time is not paused. `#[tokio::test(start_paused = true)]` pauses it.
+    /// A world with a standard queue. It panics if tokio's time is not paused, as
+    /// `#[tokio::test(start_paused = true)]` does it.
     pub fn new(handler: H) -> Self {
         Self::with(handler, "orders", |_| ())
     }
@@ -170,10 +165,6 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     }
 
     /// Sends a message when awaited, with this body as JSON, and returns the message's id.
-    ///
-    /// # Panics
-    ///
-    /// If serde cannot print the body as JSON.
     pub fn send(&self, body: impl Serialize) -> SendRequest<'_> {
         self.send_text(serde_json::to_string(&body).expect("a body that is JSON"))
     }
@@ -185,11 +176,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     }
 
     /// Lets time pass, and invokes the function whenever there are messages, until each queue is
-    /// empty. All messages are then done or in the dead-letter queue.
-    ///
-    /// # Panics
-    ///
-    /// After a hundred thousand batches.
+    /// empty. All messages are then done or in the dead-letter queue. It panics after a hundred
+    /// thousand batches.
     pub async fn run_until_empty(&mut self) {
         for _ in 0..MOST_BATCHES {
             if !self.wait_until_due().await {
@@ -279,10 +267,6 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     }
 
     /// Asserts that the handler succeeded with the message.
-    ///
-    /// # Panics
-    ///
-    /// If the handler did not succeed with it.
     #[track_caller]
     pub fn assert_done(&self, id: &str) {
         let last = self.outcomes(id).last();
@@ -292,10 +276,6 @@ impl<H: Handler<T>, T: Body> World<H, T> {
 
     /// Asserts that the message is in the dead-letter queue, and that the reason of its last
     /// failure contains `words`.
-    ///
-    /// # Panics
-    ///
-    /// If the message is not there, or the reason does not contain `words`.
     #[track_caller]
     pub fn assert_dead(&self, id: &str, words: &str) {
         let is_it = |message: &MessageView| {
@@ -351,4 +331,33 @@ fn is_paused() -> bool {
     let begun = Instant::now();
     std::thread::sleep(Duration::from_millis(2));
     Instant::now() == begun
+}
+
+/// The visibility timeout in the ready Lambda's template: six times the function's timeout.
+const VISIBILITY_SECS: &str = "360";
+const MAX_RECEIVE_COUNT: u32 = 5;
+
+/// A queue with its dead-letter queue and its event source mapping.
+#[derive(Debug)]
+struct Mapped {
+    queue: QueueArn,
+    dead_letters: QueueArn,
+    mapping: EventSourceMapping,
+}
+
+impl Mapped {
+    fn create(sqs: &EmbeddedSqs, name: &str, batch_size: usize) -> Self {
+        let dead_letters = match name.strip_suffix(".fifo") {
+            Some(stem) => format!("{stem}-dlq.fifo"),
+            None => format!("{name}-dlq"),
+        };
+        let dead_letters = sqs.create_queue(&dead_letters, []).expect("the name of a queue");
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#
+        );
+        let attributes = [("VisibilityTimeout", VISIBILITY_SECS), ("RedrivePolicy", &redrive)];
+        let queue = sqs.create_queue(name, attributes).expect("the name of a queue");
+        let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), batch_size);
+        Self { queue, dead_letters, mapping }
+    }
 }

@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use crate::queue::Attribute;
 
-/// The names of the attributes in which OpenTelemetry carries the context through SQS, and of the
-/// headers.
+/// The attributes and headers in which OpenTelemetry carries the context.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 pub(crate) const TRACESTATE: &str = "tracestate";
 

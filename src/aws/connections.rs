@@ -20,7 +20,7 @@ use aws_smithy_runtime_api::client::runtime_components::{
 use aws_smithy_types::config_bag::ConfigBag;
 use tokio::time::Instant;
 
-use super::credentials::Credentials;
+use super::Credentials;
 
 use crate::lock::lock;
 
@@ -38,7 +38,6 @@ pub(super) fn http_client(
     SharedHttpClient::new(Connections { pool, credentials })
 }
 
-/// A client of the SDK.
 pub(super) fn of_sdk() -> SharedHttpClient {
     Builder::new()
         .pool_idle_timeout(UNUSED)
@@ -64,8 +63,7 @@ struct Pool {
     number: u64,
 }
 
-/// A moment by both clocks, since the monotonic one may stand still while Lambda freezes the
-/// environment.
+/// A moment by both clocks: the monotonic one may stand still while Lambda freezes.
 #[derive(Clone, Copy)]
 struct Moment {
     at: Instant,
@@ -152,7 +150,6 @@ requeue_sqs::debug_by_name!(Connections);
 struct Connector {
     inner: SharedHttpConnector,
     connections: Connections,
-    /// That of its pool.
     number: u64,
     now: Arc<dyn Fn() -> Moment + Send + Sync>,
 }
@@ -177,8 +174,7 @@ impl HttpConnector for Connector {
 
 requeue_sqs::debug_by_name!(Connector);
 
-/// The end of a request, also if nobody waits for it any more. If one connection is dead, the others
-/// may be too, and the next try must not meet them.
+/// The end of a request. If its connection is dead, the others may be too.
 struct RequestEnd {
     connections: Connections,
     number: u64,

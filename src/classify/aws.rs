@@ -64,7 +64,6 @@ pub(super) fn bare(code: &str) -> &str {
     code.rsplit('.').next().unwrap_or(code)
 }
 
-/// Every code in an error's chain.
 pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a str> {
     chain(error).filter_map(|level| level.downcast_ref::<ErrorMetadata>()?.code())
 }
@@ -78,8 +77,7 @@ pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
     })
 }
 
-/// Classifies the generic error of the SDK. The SDK makes it of codes that its model of the service
-/// does not list for this operation, such as most throttling codes.
+/// Classifies the generic error of the SDK, of codes that its model does not list.
 pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
     by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
 }

@@ -43,7 +43,6 @@ const MAX_TEXT: usize = 1_024;
 /// The facts of an error body of a known shape.
 #[derive(Default)]
 pub(super) struct Details {
-    /// Words that may be reasons.
     pub(super) words: Vec<String>,
     /// Words that only a user's rule may name.
     echoed: Vec<String>,
@@ -51,17 +50,12 @@ pub(super) struct Details {
     /// The server's name for the error, if it may be logged.
     pub(super) own_code: Option<String>,
     pub(super) delay: Option<Duration>,
-    /// The code of an error of Meta's Graph API.
     pub(super) graph_code: Option<i64>,
-    /// The service says that the error passes.
     pub(super) is_transient: bool,
     /// The service's messages. They are read only if it names a limit.
     messages: Vec<String>,
-    /// A quota of a day is used up.
     is_daily_quota: bool,
-    /// The limit is one of calls at once.
     pub(super) limits_calls_at_once: bool,
-    /// The HTTP status that the error says.
     said_status: Option<u16>,
     /// The service's own words, if they are to be kept.
     pub(super) text: Option<String>,
@@ -196,7 +190,6 @@ fn text(error: &Value) -> Option<String> {
     fields.find_map(|field| field.as_str().filter(|text| text.contains(' '))).map(str::to_owned)
 }
 
-/// A status of an error, as a number or as a text.
 fn said_status(value: &Value) -> Option<u16> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
@@ -213,8 +206,7 @@ fn json(body: &[u8]) -> Option<Value> {
     })
 }
 
-/// Turns each escape of a surrogate, such as `\ud83d`, into that of another character. A body that
-/// was cut has half a pair, which no `str` can hold.
+/// Turns each escape of half a surrogate pair, which no `str` can hold, into another character.
 fn without_surrogates(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     let mut rest = bytes.as_mut_slice();

@@ -22,8 +22,7 @@ const NAMES: &str = "\
 /// Words that any error may have.
 const EMPTY: [&str; 6] = ["error", "errors", "fail", "failed", "failure", "error.list"];
 
-/// The first code in a JSON error body, by the errors that it has. A code that only repeats the
-/// status does not count.
+/// The first code in a JSON error body, unless it only repeats the status.
 pub(super) fn of_errors(status: u16, errors: &[&Value]) -> Option<String> {
     let field = |name: &str| errors.iter().find_map(|error| of_value(&error[name], status));
     // HubSpot: a category may be anything where no error is beside it.

@@ -55,12 +55,10 @@ impl Exception {
         &self.message
     }
 
-    /// The codes that stand for the error.
     pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
         self.codes.iter().map(String::as_str)
     }
 
-    /// The names of other exceptions in the message.
     pub(super) fn mentioned(&self) -> impl Iterator<Item = &str> {
         self.mentioned.iter().map(String::as_str)
     }
@@ -75,7 +73,6 @@ impl fmt::Debug for Exception {
     }
 }
 
-/// Its message.
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -104,7 +101,6 @@ const BEFORE_CODE: [(&str, &str); 5] = [
 const ENDINGS: [&str; 4] = ["Exception", "Error", "Timeout", "Detected"];
 /// The bytes of a message in which codes are sought.
 const MAX_MESSAGE: usize = 4_096;
-/// The most names of exceptions in a message.
 const MAX_MENTIONED: usize = 16;
 
 /// Every code in an error's chain.
@@ -113,8 +109,7 @@ pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item 
     exceptions.flat_map(|exception| exception.codes().chain(exception.mentioned()))
 }
 
-/// The codes in a message that stand in a known place: those of [`BEFORE_CODE`], and the type of a
-/// cause at its beginning, as in `java.net.ConnectException: Connection refused`.
+/// The codes in a known place: those of [`BEFORE_CODE`], and the type of a cause at the beginning.
 fn codes_in(message: &str) -> impl Iterator<Item = String> {
     let in_place = BEFORE_CODE.iter().filter_map(|(before, after)| {
         let (_, rest) = message.split_once(before)?;

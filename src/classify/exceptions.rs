@@ -40,8 +40,7 @@ impl Failure {
     }
 }
 
-/// Classifies one level of a chain: by its name, by the codes and the status in its message. A
-/// wrapper says nothing itself.
+/// Classifies one level of a chain by its name, and by the codes and the status in its message.
 pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     let exception = error.downcast_ref::<Exception>()?;
     let words = Words::of_errors(std::iter::once(error));
@@ -81,7 +80,6 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     })
 }
 
-/// The class of a name, a code or a status.
 fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> {
     if let Some(status) = code.parse().ok().filter(|status| (300..600).contains(status)) {
         return Some(text::of_status(status));
@@ -152,7 +150,6 @@ const NO_JSON: &str = "\
     no content to map due to end of input|the input does not contain any json tokens|\
     character code 60|is an invalid start of a value path linenumber 0 bytepositioninline 0";
 
-/// Whether it is the exception of a JSON parser, of whatever language.
 fn is_json(folded: &str, words: &Words) -> bool {
     let is_parser = JSON_PARSERS.split(' ').any(|part| folded.contains(part));
     is_parser || (folded == "syntaxerror" && words.hold("json"))

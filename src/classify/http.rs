@@ -93,8 +93,7 @@ const SHOULD_RETRY: [&str; 2] = ["stripe-should-retry", "x-should-retry"];
 /// Adyen's header, of which only `true` says something.
 const TRANSIENT: &str = "transient-error";
 
-/// A limit that lasts longer is that of a day, whatever the service calls it. The built-in policies let
-/// a message of a rate limit wait no longer.
+/// A limit that lasts longer is that of a day, whatever the service calls it.
 const LONGEST_RATE_LIMIT: Duration = Duration::from_hours(12);
 
 /// Headers that say, with a status that means something else by itself, that a quota is used up.

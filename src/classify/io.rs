@@ -23,9 +23,8 @@ const LOST: [(ErrorKind, &str); 5] = [
     (ErrorKind::UnexpectedEof, "connection closed early"),
     (ErrorKind::TimedOut, "timed out"),
 ];
-/// Other kinds that name a cause. It lies in the machine or its setup, not in the message, and
-/// another attempt may run on another machine. The kinds that are left (`Other`, `InvalidData`, …)
-/// are wrappers, so the error inside them is classified.
+/// Other kinds that name a cause in the machine: another attempt may run on another one. The kinds
+/// that are left are wrappers, so the error inside them is classified.
 const OF_THE_MACHINE: [(ErrorKind, &str); 17] = [
     (ErrorKind::AddrInUse, "address in use"),
     (ErrorKind::AddrNotAvailable, "address not available"),

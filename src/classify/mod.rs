@@ -3,9 +3,8 @@
 //! A class that the handler chose itself ([`Failure::rate_limit`] and the like) comes before all of
 //! them. [`Failure::classified`] has the order of the others.
 //!
-//! Nothing here waits, reads a clock or logs. No reason repeats foreign text, since an error may
-//! quote a body or a secret. Of a response only a short code passes, and only if it looks like the
-//! name of an error (`code.rs`).
+//! No reason repeats foreign text, since an error may quote a body or a secret: only a short code passes
+//! that looks like the name of an error (`code.rs`).
 
 use std::error::Error;
 use std::fmt;
@@ -56,15 +55,6 @@ impl Failure {
     /// Pass a boxed error, also an `anyhow::Error`, as `&*error`. Other functions know more of
     /// their errors: [`Failure::from_response`] of a server's response, [`Failure::aws`] of an
     /// error of the AWS SDK, and [`Failure::from_grpc`] of a gRPC status.
-    ///
-    /// ```
-    /// use requeue::{Evidence, Failure, FailureClass};
-    ///
-    /// let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-    /// let failure = Failure::classified(&refused);
-    /// assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Typed));
-    /// assert_eq!(failure.detail(), "connection refused");
-    /// ```
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
         let failure = Facts::error(error, None).by_rules().or_else(|| recognised(error));
         let unrecognised =
@@ -111,8 +101,7 @@ pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
 }
 
-/// The most errors that are read. No real error is nested deeper, and a chain with a cycle ends
-/// here.
+/// The most errors that are read, also in a chain with a cycle.
 const MAX_DEPTH: usize = 32;
 
 /// An error and all that caused it, outermost first.

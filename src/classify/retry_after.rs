@@ -57,7 +57,6 @@ const ALLOWANCES: [&str; 2] = ["limit", "quota"];
 const REST: &str = "remaining";
 const RENEWED: [&str; 2] = ["reset", "resets-in"];
 
-/// The delays that a response names in its headers.
 pub(super) struct Named<'r> {
     response: &'r Response<'r>,
     /// The time from which dates are counted.
@@ -77,8 +76,7 @@ impl<'r> Named<'r> {
         DELAYS.into_iter().find_map(|name| self.first(name))
     }
 
-    /// When a used-up allowance is renewed. An allowance that is not used up says nothing about this
-    /// failure.
+    /// When a used-up allowance is renewed. One that is not used up says nothing of this failure.
     pub(super) fn reset(&self) -> Option<Duration> {
         let field = || {
             let fields = self.response.values("ratelimit").flat_map(rate_limit_field);
@@ -136,7 +134,6 @@ impl<'r> Named<'r> {
     }
 }
 
-/// Whether an allowance is used up.
 pub(super) fn is_used_up(response: &Response<'_>) -> bool {
     let fields = || response.values("ratelimit").flat_map(rate_limit_field);
     used_up(response).next().is_some() || fields().next().is_some()
@@ -241,8 +238,7 @@ fn date(value: &[u8]) -> Option<SystemTime> {
     date.or_else(|| Some(other()?.timestamp().into()))
 }
 
-/// Digits and nothing else: no sign, no point, no unit. A number that does not fit counts as the
-/// largest one.
+/// Digits and nothing else. A number that does not fit counts as the largest one.
 fn number(digits: &[u8]) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
@@ -259,7 +255,6 @@ fn rate_limit_field(field: &[u8]) -> Vec<Option<Told>> {
     used_up.map(|item| parameter(item, "t")).chain(older).collect()
 }
 
-/// A parameter of an item, as in `r=0;t=30`.
 fn parameter(item: &str, name: &str) -> Option<Told> {
     let mut pairs = item.split(';').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|pair| pair.0.trim() == name)?;

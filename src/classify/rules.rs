@@ -87,7 +87,6 @@ pub(crate) struct Effect {
     pub(crate) place: String,
     pub(crate) class: FailureClass,
     pub(crate) delay: Option<Duration>,
-    /// The user's name for the rule.
     pub(crate) reason: Option<String>,
 }
 
@@ -198,7 +197,6 @@ pub fn names_status(status: u16) -> bool {
     CURRENT.try_with(|rules| rules.0.iter().any(names)).unwrap_or(false)
 }
 
-/// Whether failures keep the service's own words here.
 pub(super) fn keep_text() -> bool {
     CURRENT.try_with(|rules| rules.1 == DetailText::On).unwrap_or(false)
 }

@@ -92,7 +92,6 @@ pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> 
     }
 }
 
-/// The class of a status by itself.
 pub(super) fn class_of(status: u16) -> FailureClass {
     let of_hundred = match status {
         300..=499 => FailureClass::NonRetryable,

@@ -97,7 +97,6 @@ const MAX_CHARS: usize = 2_048;
 /// The bytes of a body that are read, for the user's own rules.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 
-/// The failure that the messages of `chain` describe, if it is a known one.
 pub(super) fn classify<'a>(
     chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
 ) -> Option<Failure> {
@@ -147,12 +146,10 @@ impl Words {
         self.spaced.push_str(" |");
     }
 
-    /// Whether a limit that they name passes soon.
     pub(super) fn name_short_limit(&self) -> bool {
         self.hold_any(PER_TIME)
     }
 
-    /// Whether a limit that they name lasts for a day, or longer.
     pub(super) fn name_long_limit(&self) -> bool {
         !self.name_short_limit() && self.hold_any(OF_DAY)
     }
@@ -222,7 +219,6 @@ impl Words {
     }
 }
 
-/// The failure by a status that a message names.
 pub(super) fn of_status(status: u16) -> Failure {
     let reason = format_args!("status {status}");
     Failure::new(class_of(status), Evidence::Text, reason).by_status(status)

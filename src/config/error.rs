@@ -4,7 +4,6 @@ use std::env::VarError;
 use std::io;
 
 use super::{InvalidConfig, InvalidPolicy};
-use crate::failure::UnknownFailureClass;
 use crate::pointer::InvalidJsonPointer;
 use crate::policy::InvalidMessageKey;
 use crate::queue::{InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl};
@@ -12,17 +11,6 @@ use crate::queue::{InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl};
 /// Why the program cannot run. The errors of settings, policies, queues and a worker's start convert
 /// into it, so a `main` needs no other type. `Display` and `Debug` print the same readable text, since
 /// Rust prints the `Debug` of an error that `main` returns.
-///
-/// ```no_run
-/// # use requeue::{Failure, Message, Settings};
-/// # async fn charge(_: Message) -> Result<(), Failure> { Ok(()) }
-/// #[tokio::main]
-/// async fn main() -> Result<(), requeue::Error> {
-///     let mut settings = Settings::from_env()?;
-///     settings.set_policy(r#"{"maxRetries": 7}"#)?;
-///     requeue::run_with(charge, settings).await
-/// }
-/// ```
 #[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
@@ -53,7 +41,6 @@ convert!(
     InvalidPrincipal,
     InvalidJsonPointer,
     InvalidMessageKey,
-    UnknownFailureClass,
     VarError,
     io::Error,
 );
@@ -80,9 +67,9 @@ mod tests {
         assert_eq!(format!("{policy:?}"), lines);
         assert_eq!(format!("{:?}", Error::from(policy)), lines);
         let url = "orders".parse::<QueueUrl>().expect_err("no URL");
-        let class = "gone".parse::<crate::FailureClass>().expect_err("no class");
+        let key = "a key".parse::<crate::policy::MessageKey>().expect_err("no key");
         for (debug, error) in
-            [(format!("{url:?}"), Error::from(url)), (format!("{class:?}"), Error::from(class))]
+            [(format!("{url:?}"), Error::from(url)), (format!("{key:?}"), Error::from(key))]
         {
             assert_eq!(debug, error.to_string());
             assert!(debug.contains(' '), "{debug}");

@@ -18,13 +18,11 @@ use crate::table::Table;
 use crate::wire::Wrap;
 
 mod error;
-mod duration;
 mod policy;
 mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use duration::duration_secs;
 pub use error::Error;
 use policy::HANDLERS;
 pub use policy::{InvalidPolicy, QueueConfig};
@@ -90,10 +88,10 @@ impl Settings {
         };
         let settings = Self {
             limits,
-            strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
+            strategy: vars.one_of("STRATEGY", Strategy::WORDS).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
             detail_text: vars.one_of("DETAIL_TEXT", &DETAIL_TEXT).unwrap_or_default(),
-            mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
+            mode: vars.one_of("MODE", Mode::WORDS).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &WRAP).unwrap_or_default(),
             trusted_senders: vars.trusted_senders(),
             producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
@@ -120,11 +118,6 @@ const FEW_COPIES: &str = "has `fairBy`, and REQUEUE_RECURSIVE_LOOP is not Allow,
                           behind other tenants may take more: set the function's property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or \
                           remove `fairBy`";
 
-const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
-
-const STRATEGY: [(&str, Strategy); 2] =
-    [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
-
 const WRAP: [(&str, Wrap); 2] = [("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)];
 
 /// The modes. Only the last one needs a queue.
@@ -144,7 +137,6 @@ const ALLOWED: &str = "the unique id of a role or user, such as AROAâ€¦ or AIDAâ
 
 const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 
-/// The words of the property itself.
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
@@ -272,7 +264,6 @@ impl Variables {
         is_on.then_some(metrics)
     }
 
-    /// The settings of the policy document alone.
     fn policy(&mut self) -> Settings {
         let mut settings = Settings::default();
         let Some(value) = self.get("POLICY") else { return settings };
@@ -323,4 +314,21 @@ fn is_table(table: &str) -> bool {
     };
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (3..=255).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
+/// The units of a duration as people write it, the longest first, in seconds.
+const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+
+/// The seconds of `45s`, `1h30m` or `2d`: each unit at most once, the longest first.
+pub fn duration_secs(text: &str) -> Option<u64> {
+    let (mut rest, mut secs, mut units) = (text, 0_u64, &UNITS[..]);
+    while !rest.is_empty() {
+        let at = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..at].parse().ok()?;
+        let unit = rest[at..].chars().next()?;
+        let position = units.iter().position(|(name, _)| *name == unit)?;
+        secs = secs.checked_add(number.checked_mul(units[position].1)?)?;
+        (rest, units) = (&rest[at + 1..], &units[position + 1..]);
+    }
+    Some(secs).filter(|_| !text.is_empty())
 }

@@ -6,9 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::policy::{InProblems, Json, Problems};
+use super::policy::{InProblems, Json, Problems, listed};
 
-/// The prefix of every variable.
 pub(super) const PREFIX: &str = "REQUEUE_";
 /// The prefix of variables for this project's tests.
 const TEST_PREFIX: &str = "REQUEUE_TEST_";
@@ -29,14 +28,12 @@ const FUNCTION_NAMES: &str = "TARGET_FUNCTION MESSAGES_PER_CALL";
 /// The settings for HTTP delivery that a function has too.
 const COMMON_NAMES: [&str; 2] = ["TARGET_URL", "SCOPE"];
 
-/// The names of all other settings.
 const NAMES: &str = "\
     POLICY CONCURRENCY TIMEOUT_SECONDS RESERVE_SECONDS STRATEGY WRAP PRODUCER_LIMITS \
     TRUSTED_SENDERS DEAD_LETTER DEAD_LETTER_QUEUE_URL DETAIL_TEXT MODE TABLE NAMESPACE \
     MAX_ENVIRONMENTS METRICS SERVICE RECURSIVE_LOOP";
 
-/// The variables of this process that only delivery to a target reads. They have no effect on a
-/// handler of one's own.
+/// The variables of this process that only delivery to a target reads.
 pub(crate) fn target_variables() -> Vec<String> {
     Variables::from_env().set_of(HTTP_NAMES.split(' ').chain(FUNCTION_NAMES.split(' ')))
 }
@@ -245,7 +242,8 @@ impl Host {
 }
 
 /// All problems of the settings.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", listed(.problems, " setting is invalid:", " settings are invalid:"))]
 pub struct InvalidConfig {
     pub(super) problems: Vec<String>,
 }
@@ -263,14 +261,4 @@ impl InvalidConfig {
     }
 }
 
-impl fmt::Display for InvalidConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.problems.len();
-        write!(f, "{count} setting{} invalid:", if count == 1 { " is" } else { "s are" })?;
-        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
-    }
-}
-
 requeue_sqs::debug_as_display!(InvalidConfig);
-
-impl std::error::Error for InvalidConfig {}

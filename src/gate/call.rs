@@ -60,7 +60,6 @@ pub(crate) struct Caller {
     pub(crate) message: u64,
     /// The calls of it that failed before.
     pub(crate) failures: u32,
-    /// When it was first received, ever.
     pub(crate) since: SystemTime,
 }
 
@@ -73,7 +72,6 @@ impl Caller {
         }
     }
 
-    /// Whether a call of it has failed before.
     pub(crate) fn has_failed(&self) -> bool {
         self.failures > 0
     }
@@ -108,13 +106,9 @@ pub(crate) enum Reply {
 /// A change that a call made for the messages of its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The call opened the circuit.
     Opened,
-    /// The call closed the circuit.
     Closed,
-    /// The call opened the circuit of all execution environments.
     OpenedForAll,
-    /// The call closed that circuit.
     ClosedForAll,
 }
 

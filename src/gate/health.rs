@@ -5,15 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use super::call::Caller;
 use super::pause::Pause;
-use super::recovery::Recovery;
+use super::pause::Recovery;
 use crate::disposition::Deferral;
 use crate::limit::epoch_nanos;
 use crate::policy::CircuitBreaker;
 
 /// The number of calls by which the failure rate of a scope is known.
 pub(super) const WINDOW: u32 = u128::BITS;
-/// After so many responses in a row, a service works again. A service that responds to only some
-/// calls hardly reaches that at random.
+/// After so many responses in a row, a service works again.
 pub(super) const RECOVERED: u32 = 16;
 /// The longest row of failures that a circuit needs to open, in thresholds, even if few calls get a
 /// response.
@@ -28,15 +27,13 @@ pub(super) struct FailureRow {
 }
 
 impl FailureRow {
-    /// Whether a service whose circuit is open most likely responds to nothing. If the service
-    /// responded to at most half of its calls, the row may be random, unless it is as long as the
-    /// window.
+    /// Whether the service most likely responds to nothing. If at most half of its calls got a
+    /// response, the row may be random, unless it is as long as the window.
     pub(super) fn is_outage(self) -> bool {
         self.answered > WINDOW / 2 || self.length >= WINDOW
     }
 
-    /// The shortest row that is hardly random, and so opens the circuit. If half of the calls get a
-    /// response, the row must be twice as long as if all do.
+    /// The shortest row that is hardly random: the rarer responses are, the longer it is.
     pub(super) fn least(self, breaker: &CircuitBreaker) -> u32 {
         let answered = self.answered.max(WINDOW.div_ceil(LONGEST_ROW));
         breaker.threshold.max(1).saturating_mul(WINDOW) / answered
@@ -65,7 +62,6 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// The health before any failure.
     pub(super) fn new() -> Self {
         Self {
             answered: u128::MAX,
@@ -100,7 +96,6 @@ impl Health {
             && self.recovery(now).is_none()
     }
 
-    /// Whether the service came back a moment ago.
     pub(super) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
         Recovery::since(self.recovered, epoch_nanos(now))
     }
@@ -146,7 +141,6 @@ impl Health {
         self.failed.clear();
     }
 
-    /// Notes a failure.
     pub(super) fn fail(&mut self, caller: Caller, breaker: &CircuitBreaker) {
         self.row = self.row.saturating_add(1);
         if self.failed.len() < threshold(breaker) && !self.failed.contains(&caller.message) {
@@ -158,7 +152,6 @@ impl Health {
         FailureRow { length: self.row, answered: self.answered.count_ones() }
     }
 
-    /// Whether the circuit is to open.
     pub(super) fn opens(&self, breaker: &CircuitBreaker) -> bool {
         self.row >= self.as_row().least(breaker) && self.failed.len() >= threshold(breaker)
     }

@@ -1,17 +1,15 @@
-//! The rate limits of the scopes. All batches of an execution environment share them. It decides by
-//! its arguments alone and reads no clock.
-//!
-//! The gate goes by a monotonic clock, which cannot be set: a time of day that jumps ahead would let
+//! The rate limits of the scopes. All batches of an execution environment share them. A gate goes by a monotonic clock, which cannot be set: a time of day that jumps ahead would let
 //! calls through too early.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
 
 use super::call::Scope;
 use crate::limit::{LimitState, epoch_nanos, nanos};
+use crate::lock::lock;
 
 /// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
 const MAX_SCOPES: usize = 10_000;
@@ -39,7 +37,7 @@ impl Limiter {
         (now, at): (SystemTime, Instant),
         change: impl FnOnce(&mut LimitState) -> T,
     ) -> T {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = lock(&self.scopes);
         let (monotonic, time_of_day) = (scopes.monotonic(at), epoch_nanos(now));
         let state = scopes.of(scope, now, monotonic);
         let mut by_day = state.with_gate_moved(monotonic, time_of_day);

@@ -14,7 +14,6 @@ mod protection;
 mod limiter;
 mod health;
 mod pause;
-mod recovery;
 mod shared;
 mod call;
 #[cfg(test)]
@@ -23,8 +22,8 @@ mod tests;
 pub use call::Scope;
 pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
+pub(crate) use pause::Recovery;
 pub(crate) use protection::{Permit, Protection, Standstill};
-pub(crate) use recovery::Recovery;
 pub(crate) use shared::{PauseStanding, ProbeLock, Results, SharedHealth};
 
 /// Whether enough of the invocation is left for a handler.
@@ -41,8 +40,7 @@ pub(crate) fn expires(policy: &RetryPolicy, delivery: &Delivery) -> Option<Syste
     delivery.first_sent.checked_add(ttl)
 }
 
-/// `None` if the handler is to be called. `dead_lettered` is the reason for which this process
-/// dead-lettered the message on an earlier receive.
+/// `None` if the handler is to be called. `dead_lettered` is the reason of an earlier receive.
 pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,

@@ -1,35 +1,32 @@
-//! A pause that a service asks for, or that an open circuit makes. It keeps messages back for a time, and then lets some of
-//! them probe. Its lengths and its probes are the same for one execution environment and for all.
+//! A pause that a service asks for, or that an open circuit makes; and the calls of a service after one,
+//! if it has no rate limit. A pause keeps messages back for a time, and then lets some of them probe. The
+//! rules are the same for one execution environment and for all.
 
 use std::time::{Duration, SystemTime};
 
-use super::call::Caller;
+use super::call::{Caller, NotPermitted};
 use crate::disposition::Deferral;
-use crate::policy::CircuitBreaker;
+use crate::limit::{Ask, Demand, nanos};
+use crate::policy::{CircuitBreaker, RateLimit};
 
 /// The first open time of a circuit. Each time all probes fail, it is multiplied by this factor, up
 /// to the reset timeout. So a circuit that opened at random costs a moment.
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
-/// Messages that probe together.
 const PROBES: u32 = 3;
 
-/// The length of a circuit that opens for the first time.
 pub(super) fn first_length(breaker: &CircuitBreaker) -> Duration {
     FIRST_OPEN.min(breaker.reset_timeout)
 }
 
-/// The length of a circuit after all probes failed. A service that responds to some calls is probed
-/// more often.
+/// The length of a circuit after all probes failed.
 pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: bool) -> Duration {
     let CircuitBreaker { reset_timeout, .. } = *breaker;
     let longest = if is_down { reset_timeout } else { reset_timeout / OPEN_GROWTH };
     length.saturating_mul(OPEN_GROWTH).min(longest)
 }
 
-/// The probes of a pause.
 pub(super) struct Permits {
-    /// Messages that may probe.
     pub(super) all: u32,
     /// The permits for messages that never failed, and those for messages that did. Either kind may
     /// fail for its own reasons while the service works for the other.
@@ -39,8 +36,7 @@ pub(super) struct Permits {
 impl Permits {
     /// After a pause, one message of either kind probes.
     pub(super) const PAUSE: Self = Self { all: 1, shares: [1, 1] };
-    /// The probes of a circuit that opened for the first time, or of a service that responds to some
-    /// calls.
+    /// The probes of a circuit that opened, or of a service that responds to some calls.
     pub(super) const OPEN: Self = Self { all: PROBES, shares: [PROBES - 1; 2] };
 
     /// The probes of a circuit of this length, after so many rounds in which all of them failed. For
@@ -59,7 +55,6 @@ impl Permits {
     }
 }
 
-/// A pause on the messages of a scope.
 pub(super) struct Pause {
     pub(super) number: u64,
     pub(super) why: Deferral,
@@ -70,7 +65,6 @@ pub(super) struct Pause {
     pub(super) permits: Permits,
     /// Permits that were given out: to messages that never failed, and to those that did.
     pub(super) given: [u32; 2],
-    /// Probes that failed.
     pub(super) failed: u32,
 }
 
@@ -80,7 +74,6 @@ impl Pause {
         Self { number, why, since, length, rounds: 0, permits, given: [0, 0], failed: 0 }
     }
 
-    /// A circuit that opens for the first time.
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
         let (why, permits) = (Deferral::CircuitOpen, Permits::OPEN);
         Self { why, permits, ..Self::asked_for(number, since, first_length(breaker)) }
@@ -99,8 +92,7 @@ impl Pause {
         Self { why: self.why, rounds, permits, ..Self::asked_for(number, since, length) }
     }
 
-    /// The rest of the pause. If the clock is set back, the pause begins anew, so that it lasts no
-    /// longer than intended from then.
+    /// The rest of the pause, no longer than intended if the clock is set back.
     pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
@@ -154,11 +146,49 @@ impl Pause {
         self.given != [0, 0]
     }
 
-    /// Whether this is a pause that ended as long ago as it lasted, and no message probed. The
-    /// request for that pause says nothing any more. A circuit stays open, since the service did
-    /// not work.
+    /// Whether this is a pause that ended as long ago as it lasted, and no message probed. A
+    /// circuit stays open, since the service did not work.
     pub(super) fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.why == Deferral::Paused && !self.is_probed() && age >= self.length.saturating_mul(2)
+    }
+}
+
+/// The calls in the first second.
+const FIRST_CALLS: u32 = 10;
+/// They double in each second. After this, there are as many as come.
+const RECOVERY: Duration = Duration::from_secs(7);
+
+/// So far apart the clocks of two execution environments may be. A time further ahead is an error of
+/// the clock that set it.
+pub(super) const SKEW: Duration = Duration::from_secs(5);
+
+/// A service that came back a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recovery {
+    /// The calls that it gets now.
+    pub(crate) limit: RateLimit,
+    /// The time until it gets as many as come.
+    rest: Duration,
+}
+
+impl Recovery {
+    /// That of a service whose circuit closed at `end`, or whose pause after that ended then.
+    pub(super) fn since(end: u64, now: u64) -> Option<Self> {
+        let is_wrong = end > now.saturating_add(nanos(SKEW));
+        let age = Duration::from_nanos(now.saturating_sub(end));
+        let rest = RECOVERY.checked_sub(age).filter(|rest| !rest.is_zero() && !is_wrong)?;
+        let limit = RateLimit::new(FIRST_CALLS << age.as_secs(), Duration::from_secs(1));
+        Some(Self { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
+    }
+
+    /// The slot of a call. Nobody stands in line.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand { ask: Ask::Retry, tenant: None, units: 1, longest: self.limit.max_reservation }
+    }
+
+    /// The answer to a message without a slot.
+    pub(crate) fn refusal(&self) -> NotPermitted {
+        NotPermitted { why: Deferral::CircuitOpen, rest: self.rest }
     }
 }

@@ -2,29 +2,27 @@
 //! batches of an execution environment share it. It decides by its arguments alone and reads no
 //! clock.
 //!
-//! [`CircuitBreaker`] has the settings, and this module the state. `settle/pause.rs`, which holds
-//! back sends, is separate: it protects no service, and one send without a response is enough for
-//! it.
+//! [`CircuitBreaker`] has the settings, and this module the state.
 
 use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, Change, NotPermitted, Noted, Reply, Scope};
 use super::health::Health;
 use super::pause::Pause;
-use super::recovery::Recovery;
+use super::pause::Recovery;
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
+use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
 /// The most scopes that are remembered after a failure, since most scopes come from messages.
 /// Further ones are not protected.
 const MAX_SCOPES: usize = 10_000;
 
-/// The health of the downstream services.
 pub(crate) struct Protection {
     max_pause: Option<Duration>,
     circuit_breaker: Option<CircuitBreaker>,
@@ -47,7 +45,6 @@ pub(crate) struct Standstill {
     pub(crate) rest: Duration,
     /// The time until any message may probe.
     pub(crate) rest_for_all: Duration,
-    /// The number of messages that may probe.
     pub(crate) permits: u32,
     /// The number of the pause, which differs from the next pause's.
     pub(crate) pause: u64,
@@ -67,15 +64,14 @@ impl Protection {
     }
 
     pub(super) fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Health>> {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.scopes)
     }
 
     fn served(&self) -> MutexGuard<'_, HashMap<Scope, SystemTime>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.served)
     }
 
-    /// The pause, if all messages share one scope and it is paused. If all messages had one key so
-    /// far, the next one may still have another.
+    /// The pause, if all messages share one scope and it is paused.
     pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
         if self.is_keyed.load(Ordering::Relaxed) {
             return None;
@@ -116,7 +112,6 @@ impl Protection {
     }
 
     /// Lets a message through, unless its scope is paused. After a pause the first messages probe.
-    /// Until one of them gives its permit back, the others are paused.
     pub(crate) fn admit(
         self: &Arc<Self>,
         scope: Scope,
@@ -143,7 +138,6 @@ impl Protection {
         Ok(Permit { protection: Arc::clone(self), scope, caller, kind })
     }
 
-    /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope, now: SystemTime) -> Option<Recovery> {
         self.scopes().get(&scope)?.recovery(now)
     }
@@ -163,7 +157,6 @@ impl Protection {
         Permit { protection: Arc::clone(self), scope, caller, kind }
     }
 
-    /// Notes the result of a call.
     fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Noted {
         if reply == Reply::Alive {
             let mut served = self.served();
@@ -271,9 +264,8 @@ impl Protection {
         }
     }
 
-    /// Whether the service serves nobody. A message that failed often in other environments too is
-    /// believed if no call of its scope succeeded here since its first receive. It may be the one
-    /// message that always fails, but then it holds back only itself.
+    /// Whether the service serves nobody. A message that failed often in other environments is
+    /// believed if no call of its scope succeeded here since its first receive.
     fn serves_nobody(&self, health: &Health, breaker: &CircuitBreaker, permit: &Permit) -> bool {
         let Permit { scope, caller, .. } = permit;
         let is_believed = self.served().get(scope).is_none_or(|served| caller.since > *served);
@@ -281,7 +273,6 @@ impl Protection {
         health.serves_nobody(of_message, breaker)
     }
 
-    /// The number of the next pause.
     fn number(&self) -> u64 {
         self.pauses.fetch_add(1, Ordering::Relaxed)
     }
@@ -334,7 +325,6 @@ enum PermitKind {
 }
 
 impl Permit {
-    /// Whether the call probes a pause.
     pub(crate) fn is_probe(&self) -> bool {
         matches!(self.kind, PermitKind::Probe(_))
     }

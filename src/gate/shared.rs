@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, NotPermitted};
 use super::pause::{Permits, first_length, next_length};
-use super::recovery::{Recovery, SKEW};
+use super::pause::{Recovery, SKEW};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::CircuitBreaker;
@@ -46,7 +46,6 @@ const NOT_PAUSED: u64 = 0;
 const PAUSED: u64 = 1;
 const OPEN: u64 = 2;
 
-/// No lock is longer.
 const LONGEST_LOCK: Duration = Duration::from_secs(3_600);
 /// The health of a service, as all execution environments know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,9 +64,7 @@ pub(crate) struct SharedHealth {
 /// The standing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseStanding {
-    /// Its service is not paused.
     Free,
-    /// It waits.
     Paused(NotPermitted),
     /// The pause is over, and it may ask for the probe lock.
     MayProbe(Deferral),
@@ -128,18 +125,15 @@ impl SharedHealth {
         if self.why == NOT_PAUSED { self.generation } else { self.until }
     }
 
-    /// The pause at this time.
     pub(crate) fn paused(&self, now: SystemTime) -> Option<NotPermitted> {
         let now = epoch_nanos(now);
         self.is_paused(now).then(|| NotPermitted { why: self.why(), rest: self.rest(now) })
     }
 
-    /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, now: SystemTime) -> Option<Recovery> {
         Recovery::since(self.recovered, epoch_nanos(now))
     }
 
-    /// The standing of a message now.
     pub(crate) fn standing(
         &self,
         caller: Caller,
@@ -213,13 +207,11 @@ impl SharedHealth {
         Some(self.record.answer_once(update, at))
     }
 
-    /// Whether the circuit is to open.
     pub(crate) fn opens(&self, breaker: &CircuitBreaker, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
         !self.is_paused(now) && self.record.opens(breaker, now)
     }
 
-    /// Opens the circuit for the first time.
     pub(crate) fn open(&self, breaker: &CircuitBreaker, now: SystemTime) -> Update {
         let (at, length) = (epoch_nanos(now), nanos(first_length(breaker)));
         let until = at.saturating_add(length);
@@ -237,7 +229,6 @@ impl SharedHealth {
         }
     }
 
-    /// Whether the pause is an open circuit.
     pub(crate) fn is_open(&self) -> bool {
         self.why == OPEN
     }
@@ -316,7 +307,6 @@ impl SharedHealth {
         }
     }
 
-    /// The rest of the pause.
     fn rest(&self, now: u64) -> Duration {
         let rest = if self.is_wrong(now) { 0 } else { self.until.saturating_sub(now) };
         Duration::from_nanos(rest.min(self.length))

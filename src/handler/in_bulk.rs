@@ -16,8 +16,8 @@ use crate::policy::RateLimit;
 ///
 /// Every async function of the shape `async fn(Vec<Message<T>>) -> R` is such a handler, where `R` is
 /// a [`Bulk`], a list of results, or one result for all. [`run_bulk`](crate::run_bulk) runs it as a
-/// Lambda. [`bulk`] makes a [`Handler`] of it for all else: a [`Worker`](crate::Worker), a
-/// `World`, [`run_layered`](crate::run_layered).
+/// Lambda. [`bulk`] makes a [`Handler`] of it for all else: a [`Worker`](crate::Worker), or a
+/// `World`.
 ///
 /// ```
 /// use requeue::{Bulk, Failure, Message};
@@ -43,16 +43,10 @@ use crate::policy::RateLimit;
 /// # let _ = requeue::bulk(index);
 /// ```
 ///
-/// The steps before the call are those of each message, as without bulk: the gate, a pause, the
-/// record of its event, the reading of its body. A message that passed them waits for others. The
-/// call begins when it is full, when no other message of the batch can join it, or 100 ms after its
-/// first message came. A call has
-///
-/// - messages of one [scope](Self::scope) only,
-/// - at most one message of each FIFO group, and no message twice,
-/// - one reservation of a rate limit, since it is one request.
-///
-/// The concurrency counts calls, and the timeout is that of a call.
+/// A call begins when it is full, when no other message of the batch can join it, or 100 ms after its
+/// first message came. It has messages of one [scope](Self::scope) only, at most one of each FIFO
+/// group, and one reservation of a rate limit. The concurrency counts calls, and the timeout is that
+/// of a call.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a bulk handler of `Message<{T}>`",
     note = "a bulk handler is an async function `Fn(Vec<Message<T>>) -> R`, where `R` is `Bulk<E>`, `Vec<Result<(), E>>` or `Result<(), E>` with `E: Into<Failure>`",
@@ -97,8 +91,7 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
 pub enum Bulk<E> {
     /// All are done.
     Done,
-    /// A result for each message, in the order of the messages. A message without a result has
-    /// failed, which is temporary.
+    /// A result for each message, in their order. One without a result has failed.
     Each(Vec<Result<(), E>>),
     /// Nobody knows which of the messages failed, and some may be done.
     ///

@@ -5,22 +5,17 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use lambda_runtime::LambdaEvent;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
-use tower::Service;
 
 use super::InvocationError;
 use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
-use super::origin::{EventMember, EventOrigin, EventSource};
 use crate::clock::from_epoch_millis;
-use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
+use crate::queue::{Attribute, AttributeValue, QueueArn, Record};
 
 /// The event that Lambda hands to a function for a batch of SQS messages: an object with `Records`
 /// by an event source mapping, the bare list of the records by EventBridge Pipes.
@@ -29,7 +24,8 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,
-    origin: EventOrigin,
+    /// The service of an event that is none of SQS, by the names that only its events have.
+    service: Option<&'static str>,
 }
 
 impl SqsEvent {
@@ -39,7 +35,7 @@ impl SqsEvent {
     ///
     /// [`InvocationError::NoRecords`] if the event is not one of SQS. It says what the event is.
     pub fn into_records(self) -> Result<Vec<Record>, InvocationError> {
-        self.records.ok_or(InvocationError::NoRecords { service: self.origin.service() })
+        self.records.ok_or(InvocationError::NoRecords { service: self.service })
     }
 
     /// Reads an event, and keeps the text of each record, for [`Message::to_event_record`] of a
@@ -58,9 +54,9 @@ impl SqsEvent {
         Ok(read)
     }
 
-    fn take(&mut self, Records { list, origin }: Records) {
-        self.records = list.filter(|_| origin.is_sqs());
-        self.origin = self.origin.or(origin);
+    fn take(&mut self, Records { list, service }: Records) {
+        self.records = list.filter(|_| service.is_none());
+        self.service = self.service.or(service);
     }
 }
 
@@ -77,10 +73,10 @@ impl Expected for SqsEvent {
                 EventMember::Records => self.take(map.next_value::<Lenient<Records>>()?.0),
                 EventMember::EventSource => {
                     let source = map.next_value::<Lenient<EventSource>>()?.0.0;
-                    self.origin = self.origin.or(source);
+                    self.service = self.service.or(source);
                 }
                 other => {
-                    self.origin = self.origin.or(other.origin());
+                    self.service = self.service.or(other.service());
                     skip(&mut map)?;
                 }
             }
@@ -96,7 +92,7 @@ impl Expected for SqsEvent {
         if records.list.as_ref().is_some_and(|list| list.iter().any(is_message)) {
             self.take(records);
         } else {
-            self.origin = records.origin;
+            self.service = records.service;
         }
         Ok(())
     }
@@ -117,8 +113,8 @@ fn texts(event: &str) -> Vec<&RawValue> {
 #[derive(Default)]
 struct Records {
     list: Option<Vec<Record>>,
-    /// That of its records: of SQS, unless all of them say otherwise.
-    origin: EventOrigin,
+    /// Another service, if all of its records say so.
+    service: Option<&'static str>,
 }
 
 impl Expected for Records {
@@ -126,14 +122,14 @@ impl Expected for Records {
         let mut records = Vec::new();
         // All records of a batch come from one queue: its ARN is read and kept once.
         let mut known: Option<(String, Option<Arc<QueueArn>>)> = None;
-        let mut origin: Option<EventOrigin> = None;
+        let mut service = None;
         loop {
             let mut loose = LooseRecord::default();
             if list.next_element_seed(InPlace(&mut loose))?.is_none() {
                 break;
             }
             let LooseRecord { mut record, arn, source } = loose;
-            origin = Some(origin.filter(|origin| origin.is_sqs()).unwrap_or(source.0));
+            service = Some(service.filter(Option::is_none).unwrap_or(source.0));
             if let Some(arn) = arn.0 {
                 let queue = match &known {
                     Some((text, queue)) if *text == arn => queue.clone(),
@@ -147,7 +143,7 @@ impl Expected for Records {
             }
             records.push(record);
         }
-        (self.list, self.origin) = (Some(records), origin.unwrap_or_default());
+        (self.list, self.service) = (Some(records), service.flatten());
         Ok(())
     }
 }
@@ -191,16 +187,7 @@ impl Expected for LooseRecord {
                 Member::ReceiptHandle => self.record.receipt_handle = text(&mut map)?,
                 Member::Body => self.record.body = text(&mut map)?,
                 Member::Attributes => {
-                    let system: SystemAttributes = map.next_value::<Lenient<_>>()?.0;
-                    self.record.receive_count = system.receive_count;
-                    self.record.sender = system.sender;
-                    self.record.sent = system.sent;
-                    self.record.first_received = system.first_received;
-                    self.record.group_id = system.group_id;
-                    self.record.trace_header = system.trace_header;
-                    self.record.was_dead_lettered = system.dead_letter_source.is_some();
-                    self.record.dead_letter_source =
-                        system.dead_letter_source.and_then(|arn| arn.parse().ok());
+                    map.next_value_seed(InPlace(&mut SystemAttributes(&mut self.record)))?;
                 }
                 Member::MessageAttributes => {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
@@ -216,18 +203,9 @@ impl Expected for LooseRecord {
 
 /// The attributes that SQS itself gives a message: all values are texts, times are milliseconds
 /// since the epoch.
-#[derive(Default)]
-struct SystemAttributes {
-    receive_count: Option<u32>,
-    sender: Option<Principal>,
-    sent: Option<SystemTime>,
-    first_received: Option<SystemTime>,
-    group_id: Option<String>,
-    trace_header: Option<String>,
-    dead_letter_source: Option<String>,
-}
+struct SystemAttributes<'a>(&'a mut Record);
 
-impl Expected for SystemAttributes {
+impl Expected for SystemAttributes<'_> {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
         enum Member {
@@ -244,15 +222,19 @@ impl Expected for SystemAttributes {
         }
         while let Some(member) = map.next_key()? {
             match member {
-                Member::ApproximateReceiveCount => self.receive_count = number(&mut map)?,
-                Member::SenderId => self.sender = number(&mut map)?,
-                Member::SentTimestamp => self.sent = number(&mut map)?.map(from_epoch_millis),
+                Member::ApproximateReceiveCount => self.0.receive_count = number(&mut map)?,
+                Member::SenderId => self.0.sender = number(&mut map)?,
+                Member::SentTimestamp => self.0.sent = number(&mut map)?.map(from_epoch_millis),
                 Member::ApproximateFirstReceiveTimestamp => {
-                    self.first_received = number(&mut map)?.map(from_epoch_millis);
+                    self.0.first_received = number(&mut map)?.map(from_epoch_millis);
                 }
-                Member::MessageGroupId => self.group_id = text(&mut map)?,
-                Member::TraceHeader => self.trace_header = text(&mut map)?,
-                Member::DeadLetterQueueSourceArn => self.dead_letter_source = text(&mut map)?,
+                Member::MessageGroupId => self.0.group_id = text(&mut map)?,
+                Member::TraceHeader => self.0.trace_header = text(&mut map)?,
+                Member::DeadLetterQueueSourceArn => {
+                    let source = text(&mut map)?;
+                    self.0.was_dead_lettered = source.is_some();
+                    self.0.dead_letter_source = source.and_then(|arn| arn.parse().ok());
+                }
                 Member::Other => skip(&mut map)?,
             }
         }
@@ -341,24 +323,76 @@ fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
 }
 
-/// A service that gets the events with the texts of their records, for a handler that passes records
-/// on. Any other handler costs no copy of the event.
-#[derive(Clone)]
-pub(super) struct WithTexts<S>(pub(super) S);
+/// A member of an event that only one kind of events has.
+#[derive(Deserialize)]
+enum EventMember {
+    Records,
+    /// Of events that have their records elsewhere.
+    #[serde(rename = "eventSource")]
+    EventSource,
+    #[serde(rename = "detail-type")]
+    EventBridge,
+    #[serde(rename = "requestContext", alias = "httpMethod", alias = "routeKey")]
+    Http,
+    #[serde(rename = "awslogs")]
+    Logs,
+    #[serde(rename = "triggerSource", alias = "identityPoolId")]
+    Cognito,
+    #[serde(rename = "deliveryStreamArn")]
+    Firehose,
+    #[serde(rename = "invokingEvent")]
+    Config,
+    #[serde(rename = "CodePipeline.job")]
+    CodePipeline,
+    #[serde(rename = "ResourceProperties")]
+    CloudFormation,
+    #[serde(other)]
+    Other,
+}
 
-impl<S: Service<LambdaEvent<SqsEvent>>> Service<LambdaEvent<Box<RawValue>>> for WithTexts<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
+impl EventMember {
+    fn service(&self) -> Option<&'static str> {
+        match self {
+            Self::Records | Self::EventSource | Self::Other => None,
+            Self::EventBridge => Some("EventBridge"),
+            Self::Http => Some("API Gateway, a load balancer or a function URL"),
+            Self::Logs => Some("CloudWatch Logs"),
+            Self::Cognito => Some("Cognito"),
+            Self::Firehose => Some("Data Firehose"),
+            Self::Config => Some("AWS Config"),
+            Self::CodePipeline => Some("CodePipeline"),
+            Self::CloudFormation => Some("CloudFormation"),
+        }
     }
+}
 
-    fn call(&mut self, event: LambdaEvent<Box<RawValue>>) -> S::Future {
-        let LambdaEvent { payload, context } = event;
-        // The Runtime API's client has checked that it is JSON.
-        let event = SqsEvent::with_texts(payload.get()).unwrap_or_default();
-        self.0.call(LambdaEvent::new(event, context))
+/// The member `eventSource` of an event or of a record; SNS writes `EventSource`.
+#[derive(Default)]
+struct EventSource(Option<&'static str>);
+
+/// Source: Lambda developer guide, the events of each service.
+const SOURCES: [(&str, &str); 12] = [
+    ("aws:sns", "SNS"),
+    ("aws:s3", "S3"),
+    ("aws:kinesis", "Kinesis"),
+    ("aws:dynamodb", "DynamoDB Streams"),
+    ("aws:ses", "SES"),
+    ("aws:codecommit", "CodeCommit"),
+    ("aws:cognito-sync", "Cognito"),
+    ("aws:kafka", "Amazon MSK"),
+    ("SelfManagedKafka", "Apache Kafka"),
+    ("aws:mq", "Amazon MQ (ActiveMQ)"),
+    ("aws:rmq", "Amazon MQ (RabbitMQ)"),
+    ("aws:docdb", "DocumentDB"),
+];
+
+impl Expected for EventSource {
+    fn text(&mut self, text: &str) {
+        if text == "aws:sqs" {
+            return;
+        }
+        let known = SOURCES.iter().find(|(source, _)| *source == text);
+        let other = text.starts_with("aws:").then_some("another service of AWS");
+        self.0 = known.map(|(_, service)| *service).or(other);
     }
 }

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 /// The kind of value that is expected. Each method stands for a kind of JSON value; those that are
 /// not overridden note the value as [`other`](Expected::other) and skip it.
-pub(super) trait Expected: Default {
+pub(super) trait Expected {
     fn text(&mut self, _: &str) {
         self.other();
     }
@@ -32,7 +32,7 @@ pub(super) trait Expected: Default {
 /// A value of any kind, read as `S`.
 pub(super) struct Lenient<S>(pub(super) S);
 
-impl<'de, S: Expected> Deserialize<'de> for Lenient<S> {
+impl<'de, S: Expected + Default> Deserialize<'de> for Lenient<S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut value = S::default();
         InPlace(&mut value).deserialize(deserializer)?;

@@ -32,7 +32,6 @@ pub(crate) struct Claim {
     whole_interval: u64,
     /// The interval by which messages return that wait, and by how much later they may.
     returning: (u64, u64),
-    /// The pause by an operator.
     pause: Option<Admission>,
     /// The pace that is likely to last.
     lasting_part: u64,
@@ -123,7 +122,6 @@ impl Claim {
         }
     }
 
-    /// The time between two calls now.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_nanos(self.interval)
     }
@@ -212,12 +210,10 @@ impl Claim {
         }
     }
 
-    /// Whether it changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots == 0 && self.line == self.seen.line
     }
 
-    /// The slots that it takes.
     pub(crate) fn slots(&self) -> u64 {
         self.slots
     }
@@ -314,8 +310,7 @@ impl Claim {
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
-    /// The time at which a message with this start tag can be called, if its service is paused until
-    /// then.
+    /// The time at which a message with this start tag can be called, after a pause until then.
     pub(super) fn paused(&self, tag: StartTag, until: SystemTime) -> SystemTime {
         self.turn(&self.seen, tag, epoch_nanos(until))
     }

@@ -8,7 +8,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::status::TenantStatus;
+use super::overrides::TenantStatus;
 use crate::table::{Field, Item, Update};
 
 /// The flows of a line. If more tenants wait at a time, some of them share a flow.
@@ -23,20 +23,11 @@ const CHOICES: usize = 3;
 
 pub(super) const JOINED: Field = Field::new("joined");
 const LEFT: Field = Field::new("left");
-const FLOW: [Field; FLOWS] = {
-    let names = [
-        "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12", "f13",
-        "f14", "f15", "f16", "f17", "f18", "f19", "f20", "f21", "f22", "f23", "f24", "f25", "f26",
-        "f27", "f28", "f29", "f30", "f31",
-    ];
-    let mut fields = [Field::new(""); FLOWS];
-    let mut at = 0;
-    while at < FLOWS {
-        fields[at] = Field::new(names[at]);
-        at += 1;
-    }
-    fields
-};
+const FLOW: [Field; FLOWS] = Field::each([
+    "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12", "f13", "f14",
+    "f15", "f16", "f17", "f18", "f19", "f20", "f21", "f22", "f23", "f24", "f25", "f26", "f27",
+    "f28", "f29", "f30", "f31",
+]);
 
 /// Whose messages share a flow: a hash of the tenant, and its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +125,6 @@ impl FairQueue {
         Self { joined: item.get(JOINED), left: item.get(LEFT), flows }
     }
 
-    /// Units that wait.
     pub(super) fn backlog(&self) -> u64 {
         self.joined.saturating_sub(self.left)
     }
@@ -272,7 +262,6 @@ impl FairQueue {
         self
     }
 
-    /// The finish tag of a flow.
     pub(super) fn finish(&self, at: usize) -> u64 {
         self.flows[at].finish()
     }

@@ -21,26 +21,21 @@ use crate::classify::Allowance;
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
-mod cap;
 mod claim;
 mod line;
 mod overrides;
 mod pace;
-mod status;
 #[cfg(test)]
 mod tests;
-mod units;
 
-use cap::Cap;
 pub(crate) use claim::{Claim, Share};
 use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
 use overrides::Override;
 pub(crate) use overrides::OverrideChange;
+pub use overrides::{LimitStatus, TenantStatus};
 pub(crate) use pace::KnownLimit;
-use pace::Pace;
-pub use status::{LimitStatus, TenantStatus};
-use units::LastUnits;
+use pace::{Cap, LastUnits, Pace};
 
 /// The furthest turn that is given out. Later newcomers ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
@@ -87,9 +82,7 @@ pub(crate) struct Demand {
     pub(crate) ask: Ask,
     /// Whose share of the limit it takes, if the limit is fair.
     pub(crate) tenant: Option<Tenant>,
-    /// The units of its call.
     pub(crate) units: u32,
-    /// The longest wait for its slot.
     pub(crate) longest: Duration,
 }
 
@@ -100,19 +93,18 @@ pub(crate) enum Admission {
     Slot(Duration),
     /// It waits in line, and returns at this time.
     InLine(StartTag, SystemTime),
-    /// The gate is full.
     Full,
-    /// The line is too long.
     LineFull,
     /// An operator has paused the calls for `rest`. A message in line asks again after `asks_again`.
-    Paused { rest: Duration, asks_again: Duration },
+    Paused {
+        rest: Duration,
+        asks_again: Duration,
+    },
 }
 
-/// The gate in an item.
 const TAT: Field = Field::new("tat");
 
 impl LimitState {
-    /// The state in an item.
     pub(crate) fn of(item: &Item) -> Self {
         Self {
             tat: item.get(TAT),
@@ -135,7 +127,6 @@ impl LimitState {
         from_epoch_nanos(self.tat).max(now)
     }
 
-    /// Admits one message.
     pub(crate) fn admit(
         &mut self,
         limit: &RateLimit,
@@ -149,7 +140,6 @@ impl LimitState {
         admission
     }
 
-    /// Whether a message would wait in line.
     pub(crate) fn would_wait(&self, known: &KnownLimit, demand: Demand, now: SystemTime) -> bool {
         let share = Claim::new(known, *self, now).take(demand);
         matches!(share, Share::Joined(..) | Share::LineFull | Share::Paused)
@@ -194,7 +184,6 @@ impl LimitState {
         known.limit.with_interval(self.pace.interval(&known.limit))
     }
 
-    /// Whether the line has given this start tag.
     pub(crate) fn knows(&self, tag: StartTag) -> bool {
         self.line.knows(tag)
     }
@@ -220,8 +209,7 @@ impl LimitState {
         Claim::new(limit, *self, now).paused(tag, until)
     }
 
-    /// The change of the pace and the cap to those of another state, if nobody else changes them
-    /// meanwhile.
+    /// The change of the pace and the cap, if nobody else changes them meanwhile.
     pub(crate) fn pace_update(&self, next: &Self) -> Update {
         let update = next.cap.written(&self.cap, Update::new());
         if next.pace == self.pace {

@@ -1,15 +1,16 @@
-//! The pace of an adaptive limit: the part of the limit that a service takes at the moment. A
-//! refused call lowers it at once, and time without one raises it again.
+//! What slows a limit down. Its pace: the part that a service takes at the moment, which a refused call
+//! lowers at once, and time without one raises again. Its cap: what the service says is left of an
+//! allowance until it is renewed. And the units of calls: the estimated ones, and the used ones.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::nanos;
+use super::{FURTHEST_SLOT, LimitState, TAT, epoch_nanos, nanos};
+use crate::classify::Allowance;
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
 /// The whole pace, in millionths of the limit.
 pub(super) const WHOLE: u64 = 1_000_000;
-/// The least pace.
 pub(super) const LEAST: u64 = WHOLE / 10;
 /// The pace grows by so much in each step without a refused call, until it is near the pace at which
 /// a call was refused.
@@ -26,7 +27,6 @@ const FURTHEST: Duration = Duration::from_secs(3_600);
 pub(crate) struct Pace {
     /// Millionths of the limit at the last change; 0 is the whole.
     part: u64,
-    /// The time of the last change.
     since: u64,
     /// The interval of the limit whose pace it is.
     interval: u64,
@@ -87,7 +87,6 @@ impl Pace {
         (limit.adaptive && is_other && is_newer).then(|| Self::whole(known, now))
     }
 
-    /// The whole pace of a limit.
     pub(super) fn whole(known: &KnownLimit, now: u64) -> Self {
         Self {
             part: 0,
@@ -97,7 +96,6 @@ impl Pace {
         }
     }
 
-    /// The interval at the whole pace.
     pub(super) fn interval(&self, limit: &RateLimit) -> u64 {
         match self.interval {
             interval if limit.adaptive && interval != 0 => interval,
@@ -105,7 +103,6 @@ impl Pace {
         }
     }
 
-    /// The millionths of the limit.
     pub(super) fn part_at(&self, limit: &RateLimit, now: u64) -> u64 {
         if self.is_whole(now) {
             return WHOLE;
@@ -136,7 +133,6 @@ impl Pace {
         update.when(SINCE, self.since..=self.since)
     }
 
-    /// The change to this pace.
     pub(super) fn written(&self, update: Update) -> Update {
         update
             .set(PART, self.part)
@@ -163,6 +159,140 @@ fn step(limit: &RateLimit) -> u64 {
 pub(super) fn longer(time: u64, part: u64) -> u64 {
     let longer = (u128::from(time) * u128::from(WHOLE)).div_ceil(u128::from(part.max(1)));
     u64::try_from(longer).unwrap_or(u64::MAX)
+}
+
+impl LimitState {
+    /// The units that a call is likely to use, of these estimated ones.
+    pub(crate) fn likely(&self, units: u32, limit: &RateLimit) -> u32 {
+        let likely = self.units.likely(units.into()).clamp(1, limit.limit.max(1).into());
+        u32::try_from(likely).unwrap_or(units)
+    }
+
+    pub(crate) fn note_used(&mut self, estimated: u32, used: u32) {
+        self.units.note(estimated.into(), used.into());
+    }
+
+    /// This state, with the units that the last calls of another one used.
+    pub(crate) fn with_units_of(self, other: &Self) -> Self {
+        Self { units: other.units, ..self }
+    }
+
+    /// The state after a call used so many units more than its reservation had, or fewer. Those that
+    /// nobody used are free at once.
+    pub(crate) fn corrected(self, limit: &RateLimit, units: i64) -> Self {
+        let time = limit.interval_nanos().saturating_mul(units.unsigned_abs());
+        let tat =
+            if units > 0 { self.tat.saturating_add(time) } else { self.tat.saturating_sub(time) };
+        Self { tat, ..self }
+    }
+
+    /// The same change in a table. Debts beyond the furthest slot are forgiven: the gate is closed.
+    pub(crate) fn correction(&self, limit: &RateLimit, units: i64, now: SystemTime) -> Update {
+        let next = self.corrected(limit, units);
+        if units < 0 {
+            return Update::new().when(TAT, self.tat..=self.tat).set(TAT, next.tat);
+        }
+        let more = next.tat - self.tat;
+        let largest = limit.interval_nanos().saturating_mul(limit.largest().into());
+        let furthest =
+            epoch_nanos(now).saturating_add(nanos(FURTHEST_SLOT)).saturating_add(largest);
+        Update::new().when(TAT, 0..=furthest.saturating_sub(more)).add(TAT, more)
+    }
+}
+
+/// The units that the last calls of this execution environment were expected to use, and used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LastUnits {
+    estimated: u64,
+    used: u64,
+}
+
+impl LastUnits {
+    /// About so many calls say how many units the next ones use.
+    const CALLS: u64 = 64;
+
+    fn note(&mut self, estimated: u64, used: u64) {
+        if self.estimated > Self::CALLS * estimated {
+            (self.estimated, self.used) = (self.estimated / 2, self.used / 2);
+        }
+        (self.estimated, self.used) = (self.estimated + estimated, self.used + used);
+    }
+
+    /// So many units are likely to be used, of these estimated ones.
+    fn likely(&self, units: u64) -> u64 {
+        if self.estimated == 0 {
+            return units;
+        }
+        let used = u128::from(units) * u128::from(self.used);
+        u64::try_from(used.div_ceil(u128::from(self.estimated))).unwrap_or(u64::MAX)
+    }
+}
+
+/// A longer interval would put a reservation beyond the furthest one.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(3_600);
+/// A response caps the calls for so long at most.
+const LONGEST: Duration = Duration::from_hours(24);
+/// The rest is spread once less than this part of the allowance is left.
+const PART_LEFT: u64 = 5;
+/// A cap is worth its request if it lowers the pace below these per cent.
+const WORTH: u64 = 90;
+
+/// The cap in an item. A new item has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cap {
+    /// The least time between two units.
+    interval: u64,
+    until: u64,
+}
+
+const CAP_INTERVAL: Field = Field::new("capInterval");
+const CAP_UNTIL: Field = Field::new("capUntil");
+
+impl Cap {
+    pub(super) fn of(item: &Item) -> Self {
+        Self { interval: item.get(CAP_INTERVAL), until: item.get(CAP_UNTIL) }
+    }
+
+    /// The interval at which the calls come that would come at this one.
+    pub(super) fn slower(&self, interval: u64, now: u64) -> u64 {
+        if now < self.until { interval.max(self.interval) } else { interval }
+    }
+
+    /// The cap by an allowance, if it is lower than the pace of now. So many units are reserved.
+    pub(super) fn lowered(
+        allowance: &Allowance,
+        (interval, reserved): (u64, u64),
+        now: u64,
+    ) -> Option<Self> {
+        let Allowance { limit, remaining, resets_in, .. } = *allowance;
+        let is_plenty = limit.is_some_and(|limit| remaining.saturating_mul(PART_LEFT) >= limit);
+        let time = nanos(resets_in.min(LONGEST));
+        let rest = remaining.saturating_sub(reserved).max(1);
+        let spread = (time / rest).min(nanos(LONGEST_INTERVAL));
+        let is_lower = interval < spread / 100 * WORTH;
+        (!is_plenty && is_lower).then(|| Self { interval: spread, until: now.saturating_add(time) })
+    }
+
+    /// Whether it says no more than a new one.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        self.until <= now
+    }
+
+    pub(super) fn ends(&self) -> u64 {
+        self.until
+    }
+
+    /// The change to this cap, if nobody else changes it meanwhile.
+    pub(super) fn written(&self, before: &Self, update: Update) -> Update {
+        if self == before {
+            return update;
+        }
+        update
+            .when(CAP_INTERVAL, before.interval..=before.interval)
+            .when(CAP_UNTIL, before.until..=before.until)
+            .set(CAP_INTERVAL, self.interval)
+            .set(CAP_UNTIL, self.until)
+    }
 }
 
 #[cfg(test)]
@@ -252,5 +382,58 @@ mod tests {
         assert!(refused(pace, &limit, at(0)).is_some());
         let skewed = refused(Pace::default(), &limit, at(2)).expect("a change");
         assert_eq!(skewed.part_at(&limit, at(0)), 700_000, "clocks differ by seconds");
+    }
+
+    const NOW: u64 = 1_800_000_000 * SECOND;
+
+    /// Of 100, for a minute.
+    fn left(remaining: u64) -> Allowance {
+        let resets_in = Duration::from_secs(60);
+        Allowance { limit: Some(100), remaining, resets_in, counts_units: false }
+    }
+
+    #[test]
+    fn a_cap_spreads_what_is_left_once_it_is_less_than_a_fifth() {
+        let cap = |allowance, interval, reserved| {
+            let cap = Cap::lowered(&allowance, (interval, reserved), NOW)?;
+            assert_eq!(cap.until, NOW + nanos(allowance.resets_in));
+            Some(cap.interval)
+        };
+        for (allowance, interval, reserved, expected) in [
+            (left(20), SECOND, 0, None),
+            (left(19), SECOND, 0, Some(60 * SECOND / 19)),
+            // Calls that have their reservations come first.
+            (left(19), SECOND, 9, Some(6 * SECOND)),
+            (left(5), SECOND, 9, Some(60 * SECOND)),
+            (left(0), SECOND, 0, Some(60 * SECOND)),
+            // The pace is low enough, or nearly.
+            (left(10), 6 * SECOND, 0, None),
+            (left(10), 5 * SECOND + SECOND / 2, 0, None),
+            (left(10), 5 * SECOND, 0, Some(6 * SECOND)),
+            (Allowance { limit: None, ..left(30) }, SECOND, 0, Some(2 * SECOND)),
+        ] {
+            assert_eq!(cap(allowance, interval, reserved), expected, "{allowance:?} {reserved}");
+        }
+    }
+
+    #[test]
+    fn a_cap_is_bounded_whatever_a_response_says() {
+        let year = Allowance { resets_in: Duration::from_hours(8_760), ..left(0) };
+        let cap = Cap::lowered(&year, (1, 0), NOW).expect("a cap");
+        assert_eq!(cap, Cap { interval: 3_600 * SECOND, until: NOW + 86_400 * SECOND });
+        assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND - 1), 3_600 * SECOND);
+        assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND), SECOND);
+        assert_eq!(cap.slower(7_200 * SECOND, NOW), 7_200 * SECOND, "it raises nothing");
+        assert!(!cap.is_over(NOW) && cap.is_over(NOW + 86_400 * SECOND));
+    }
+
+    #[test]
+    fn of_two_caps_at_once_the_first_counts_and_the_other_is_decided_anew() {
+        let mut item = Item::default();
+        let seen = Cap::of(&item);
+        let lowered = |remaining| Cap::lowered(&left(remaining), (SECOND, 0), NOW).expect("a cap");
+        assert!(lowered(10).written(&seen, Update::new()).apply(&mut item));
+        assert!(!lowered(5).written(&seen, Update::new()).apply(&mut item));
+        assert_eq!(Cap::of(&item), lowered(10));
     }
 }

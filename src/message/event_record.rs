@@ -48,7 +48,6 @@ impl<'a> From<&'a Attribute> for EventAttribute<'a> {
     }
 }
 
-/// See [`Message::to_event_record`].
 pub(super) fn write<T>(message: &Message<T>) -> String {
     let delivery = &message.delivery;
     let mut record = delivery.event.as_deref().map(members).unwrap_or_default();

@@ -30,19 +30,6 @@ pub type Attempt = NonZeroU32;
 ///
 /// The body is a type of your own that serde can read, or [`Raw`] for the text itself. The text is
 /// the same, byte for byte, on every attempt.
-///
-/// ```
-/// # use requeue::{Failure, Message};
-/// #[derive(serde::Deserialize)]
-/// struct Order { id: String }
-///
-/// async fn charge(message: Message<Order>) -> Result<(), Failure> {
-///     if message.is_last_attempt() {
-///         println!("order {} had its last chance", message.body().id);
-///     }
-///     Ok(())
-/// }
-/// ```
 pub struct Message<T = Raw> {
     body: T,
     delivery: Arc<Delivery>,
@@ -92,30 +79,8 @@ impl<T> Message<T> {
         self.is_rate_limited = true;
     }
 
-    /// A message for a unit test of a handler, with the body that the handler gets.
-    ///
-    /// ```
-    /// use requeue::{Failure, FailureClass, Message};
-    ///
-    /// struct Order { cents: u64 }
-    ///
-    /// async fn charge(message: Message<Order>) -> Result<(), Failure> {
-    ///     match (message.body().cents, message.attribute("tenant")) {
-    ///         (0, _) => Err(Failure::non_retryable("an order without an amount")),
-    ///         (_, None) => Err(Failure::non_retryable("an order of nobody")),
-    ///         _ => Ok(()),
-    ///     }
-    /// }
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// let message = Message::builder(Order { cents: 5 }).attribute("tenant", "acme").build();
-    /// assert_eq!(charge(message).await, Ok(()));
-    ///
-    /// let message = Message::builder(Order { cents: 0 }).build();
-    /// let failure = charge(message).await.unwrap_err();
-    /// assert_eq!(failure.class(), FailureClass::NonRetryable);
-    /// # });
-    /// ```
+    /// A message for a unit test of a handler, with the body that the handler gets:
+    /// `Message::builder(Order { cents: 5 }).attribute("tenant", "acme").build()`.
     pub fn builder(body: T) -> MessageBuilder<T> {
         MessageBuilder::new(body)
     }

@@ -1,25 +1,23 @@
 //! Plans how a decision is carried out for one delivery, and whether the messages behind it in its
-//! FIFO group may proceed. It is pure. No other module knows how FIFO queues, strategies,
-//! dead-letter modes and missing ids change a disposition.
+//! FIFO group may proceed; a copy is built here. It is pure. No other room knows how FIFO queues,
+//! strategies, dead-letter modes and missing ids change a disposition.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::delay::{Delay, Wait, whole_secs};
 use crate::delivery::Delivery;
-use crate::disposition::{
-    DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Strategy,
-};
-use crate::failure::{Detail, Failure};
+use crate::disposition::{Deferral, Disposition, IdempotencyNotes, ReleaseReason, Strategy};
+use crate::failure::Failure;
 use crate::limit::StartTag;
 use crate::policy::{self, RetryPolicy};
-use crate::queue::{QueueArn, QueueUrl};
+use crate::queue::{MESSAGE_TOO_LONG, Outgoing, QueueArn};
 use crate::settings::{DeadLetterMode, Mode};
-use crate::wire::{self, Wrap};
+use crate::state::RetryState;
+use crate::wire::{self, Stamped, Wrap};
 
-mod copy;
-
-pub(crate) use copy::{Copy, Unsendable};
+mod dead_letter;
 
 pub(crate) struct Decision {
     pub(crate) delivery: Arc<Delivery>,
@@ -81,7 +79,6 @@ pub(crate) enum Plan {
 /// is behind another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successors {
-    /// They may be handled.
     Proceed,
     /// They may be handled once SQS has confirmed the copy in the dead-letter queue.
     ProceedOnceMoved,
@@ -89,7 +86,6 @@ pub(crate) enum Successors {
     Wait,
 }
 
-/// A decision, and how it is carried out.
 pub(crate) struct Planned {
     pub(crate) decision: Decision,
     pub(crate) plan: Plan,
@@ -107,7 +103,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) max_bytes: &'a (dyn Fn(&QueueArn) -> usize + Send + Sync),
 }
 
-impl<'a> Planner<'a> {
+impl Planner<'_> {
     /// Plans one decision. If `is_lapsed` is set, SQS may have delivered the message to another
     /// receiver.
     pub(crate) fn plan(&self, mut decision: Decision, is_lapsed: bool) -> Planned {
@@ -140,39 +136,6 @@ impl<'a> Planner<'a> {
             Disposition::DeadLetter(reason) => self.give_up(&decision, reason, dead_letter),
         };
         Planned { decision, plan, successors }
-    }
-
-    /// The mode of the settings, or [`DeadLetterMode::Redrive`] if that mode's copy cannot be made.
-    /// A copy needs the whole record, and on a FIFO queue it would lose its place. If a FIFO
-    /// message cannot be sent to the dead-letter queue, its receives get it there; otherwise SQS
-    /// would move its group there unhandled.
-    pub(crate) fn dead_letter_mode(
-        &self,
-        delivery: &Delivery,
-        now: SystemTime,
-    ) -> &'a DeadLetterMode {
-        let is_copyable = delivery.defect.is_none() && delivery.queue.is_some();
-        let is_last = || delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage());
-        match self.dead_letter {
-            _ if !is_copyable => &DeadLetterMode::Redrive,
-            DeadLetterMode::Annotate if delivery.is_fifo() || delivery.ends_its_row() => {
-                &DeadLetterMode::Redrive
-            }
-            DeadLetterMode::Direct(url) if is_last() && !self.fits(delivery, url, now) => {
-                &DeadLetterMode::Redrive
-            }
-            mode => mode,
-        }
-    }
-
-    /// Whether the dead letter of a message is sent, so that SQS need not move the message.
-    pub(crate) fn sends_dead_letter(&self, delivery: &Delivery, now: SystemTime) -> bool {
-        match self.dead_letter {
-            DeadLetterMode::Direct(url) => {
-                delivery.defect.is_none() && self.fits(delivery, url, now)
-            }
-            DeadLetterMode::Redrive | DeadLetterMode::Annotate => false,
-        }
     }
 
     /// The disposition that can be carried out for this record. A copy needs a queue, and a message
@@ -254,7 +217,7 @@ impl<'a> Planner<'a> {
         if delivery.strategy == Strategy::Visibility {
             return hide(delivery, wait.total());
         }
-        let state = copy::waiting(decision, why, wait);
+        let state = waiting(decision, why, wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
         match Copy::new(self, delivery, &state, wait.delay(), route, Some(hidden_if_unsent)) {
             Ok(copy) => Plan::Copy(copy),
@@ -287,73 +250,6 @@ impl<'a> Planner<'a> {
             | ReleaseReason::Lapsed => (Plan::Keep { unsent: None }, Successors::Wait),
         }
     }
-
-    fn give_up(
-        &self,
-        decision: &Decision,
-        reason: DeadLetterReason,
-        dead_letter: &DeadLetterMode,
-    ) -> (Plan, Successors) {
-        let Decision { delivery, failure, at, .. } = decision;
-        let is_expired = reason == DeadLetterReason::Expired;
-        match (dead_letter, &delivery.queue) {
-            (DeadLetterMode::Redrive, _) | (_, None) => {
-                if delivery.is_fifo() && (is_expired || self.is_left_behind(delivery)) {
-                    self.leave_behind(delivery)
-                } else {
-                    (Plan::Keep { unsent: None }, Successors::Wait)
-                }
-            }
-            (DeadLetterMode::Annotate, Some(queue)) => {
-                let state = copy::dead_lettered(delivery, reason, failure.as_ref(), *at);
-                let route = (Arc::clone(queue), Arc::clone(queue));
-                let delay = DeadLetterMode::ANNOTATION_DELAY;
-                let copy = Copy::new(self, delivery, &state, delay, route, None);
-                (copy_or_keep(copy), Successors::Wait)
-            }
-            (DeadLetterMode::Direct(url), Some(from)) => {
-                let to = dead_letter_queue_of(from, url).ok_or(Unsendable::NoDeadLetterQueue);
-                let state = copy::sent_elsewhere(delivery, reason, failure.as_ref(), *at);
-                let route = |to| (Arc::clone(from), to);
-                let copy = to.and_then(|to| {
-                    Copy::new(self, delivery, &state, Delay::default(), route(to), None)
-                });
-                let successors =
-                    if is_expired { Successors::Proceed } else { Successors::ProceedOnceMoved };
-                (copy_or_keep(copy), successors)
-            }
-        }
-    }
-
-    /// Whether the messages behind a message that was dead-lettered without a copy may pass it. Until
-    /// its receives use up its retries, another process may handle it again on any receive, not
-    /// knowing that it was dead-lettered.
-    fn is_left_behind(&self, delivery: &Delivery) -> bool {
-        delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage())
-    }
-
-    /// Plans a FIFO message that is on its way to the dead-letter queue and lets its successors
-    /// pass. SQS holds them back while it is in flight, so it becomes receivable at once. Without a
-    /// redrive policy that would never end, so a stuck message is kept.
-    fn leave_behind(&self, delivery: &Delivery) -> (Plan, Successors) {
-        let is_stuck = policy::is_stuck(self.policy, &delivery.usage());
-        (if is_stuck { Plan::Keep { unsent: None } } else { show(delivery) }, Successors::Proceed)
-    }
-
-    /// Whether a dead letter can be sent, with a reason of any length.
-    fn fits(&self, delivery: &Delivery, url: &QueueUrl, now: SystemTime) -> bool {
-        let reason = DeadLetterReason::RetriesExhausted;
-        let to = delivery.queue.as_ref().and_then(|from| dead_letter_queue_of(from, url));
-        to.is_some_and(|to| {
-            let state = copy::sent_elsewhere(delivery, reason, None, now);
-            wire::stamp(delivery.payload(), &state, self.wrap).is_ok_and(|body| {
-                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes)
-                    + Detail::MAX_BYTES
-                    + Failure::MAX_SAID
-                    <= (self.max_bytes)(&to)
-            })
-        })
-    }
 }
 
 fn hide(delivery: &Delivery, wait: Duration) -> Plan {
@@ -365,13 +261,128 @@ fn show(delivery: &Delivery) -> Plan {
     delivery.queue.clone().map_or(Plan::Keep { unsent: None }, |queue| Plan::Show { queue })
 }
 
-/// A dead letter that cannot be sent stays in its queue.
-fn copy_or_keep(copy: Result<Copy, Unsendable>) -> Plan {
-    copy.map_or_else(|unsent| Plan::Keep { unsent: Some(unsent) }, Plan::Copy)
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The queue of the original.
+    pub(crate) from: Arc<QueueArn>,
+    pub(crate) to: Arc<QueueArn>,
+    body: Stamped,
+    delay: Delay,
+    /// How long the original is hidden if SQS refuses the copy for its length; otherwise the least
+    /// time for which it is hidden if SQS does not confirm the copy. `None` leaves the original to
+    /// its visibility timeout.
+    pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
-/// The queue to which the dead letters of a queue are sent. `None` if that is the queue itself,
-/// since they would return for ever.
-fn dead_letter_queue_of(queue: &QueueArn, url: &QueueUrl) -> Option<Arc<QueueArn>> {
-    Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
+/// Why no copy can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsendable {
+    /// The body cannot carry the count, and wrapping is switched off.
+    NotWrappable,
+    /// The message has no room for the retry fields.
+    MessageTooLong,
+    /// The dead-letter queue is the queue itself.
+    NoDeadLetterQueue,
+}
+
+impl Unsendable {
+    /// The code in a settlement.
+    pub(crate) fn code(self) -> String {
+        match self {
+            Self::NotWrappable => "NotWrappable",
+            Self::MessageTooLong => MESSAGE_TOO_LONG,
+            Self::NoDeadLetterQueue => "NoDeadLetterQueue",
+        }
+        .to_owned()
+    }
+}
+
+impl Copy {
+    pub(super) fn new(
+        planner: &Planner<'_>,
+        delivery: &Delivery,
+        state: &RetryState,
+        delay: Delay,
+        (from, to): (Arc<QueueArn>, Arc<QueueArn>),
+        hidden_if_unsent: Option<Duration>,
+    ) -> Result<Self, Unsendable> {
+        let body = wire::stamp(delivery.payload(), state, planner.wrap);
+        let body = body.ok_or(Unsendable::NotWrappable)?;
+        let max_bytes = (planner.max_bytes)(&to);
+        let copy = Self { from, to, body, delay, hidden_if_unsent };
+        if copy.outgoing(delivery).size() > max_bytes {
+            Err(Unsendable::MessageTooLong)
+        } else {
+            Ok(copy)
+        }
+    }
+
+    pub(crate) fn set_timestamp(&mut self, now: SystemTime) {
+        self.body.set_timestamp(now);
+    }
+
+    /// The entry that sends this copy of `delivery`.
+    pub(crate) fn outgoing<'a>(&'a self, delivery: &'a Delivery) -> Outgoing<'a> {
+        let id = delivery.message_id.as_deref().filter(|_| self.to.is_fifo());
+        let mut outgoing = Outgoing::new(self.body.as_str(), &delivery.attributes);
+        outgoing.delay = self.delay;
+        outgoing.group_id = delivery.group_id.as_deref().or(id);
+        // If the dead letter is sent twice, it is in the dead-letter queue once.
+        outgoing.deduplication_id = id;
+        outgoing
+    }
+}
+
+/// The state that every copy of this delivery carries.
+fn carried(delivery: &Delivery) -> RetryState {
+    let mut state = delivery.state.clone();
+    state.original_message_id = delivery.original_id().map(str::to_owned);
+    state.first_sent = Some(delivery.first_sent);
+    state.first_received = Some(delivery.first_received);
+    state.copies_in_row =
+        delivery.copies_in_row.map_or(0, |copies_in_row| copies_in_row.saturating_add(1));
+    state.not_before = None;
+    // An attribute travels by itself.
+    let has_own = delivery.own_traceparent().is_some();
+    state.traceparent = delivery.traceparent().filter(|_| !has_own).map(Cow::into_owned);
+    state
+}
+
+/// The state of a copy that waits: deferred if `why` is set, otherwise for its next retry.
+fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) -> RetryState {
+    let Decision { delivery, failure, at, start_tag, .. } = decision;
+    let class = failure.as_ref().map(Failure::class);
+    let mut state = carried(delivery);
+    state.not_before = wait.not_before();
+    state.is_alone = delivery.is_alone();
+    match why {
+        None => state.note_retry(delivery.retries(), class, wait.total()),
+        Some(Deferral::NotDue) => state.note_hop(),
+        Some(Deferral::Postponed) => state.note_postponement(),
+        Some(Deferral::RateLimited) => {
+            state.note_rate_limit(start_tag.map(|tag| tag.0), at.checked_add(wait.total()));
+        }
+        Some(Deferral::TableThrottled | Deferral::TableUnavailable | Deferral::InProgress) => {
+            state.note_put_off(at.checked_add(wait.total()));
+        }
+        Some(Deferral::Paused | Deferral::CircuitOpen) if let Some(class) = class => {
+            state.note_failure(Some(class), wait.total());
+        }
+        Some(
+            Deferral::Paused
+            | Deferral::CircuitOpen
+            | Deferral::Unclear
+            | Deferral::CallRefused
+            | Deferral::IdempotencyUnavailable
+            | Deferral::NoTimeLeft
+            | Deferral::Unreportable
+            | Deferral::SenderUnknown,
+        ) => {
+            state.note_deferral();
+            if let Some(StartTag(tag)) = start_tag {
+                state.note_paused_in_line(*tag, at.checked_add(wait.total()));
+            }
+        }
+    }
+    state
 }

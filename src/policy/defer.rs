@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::budgets::{Usage, max_retries, time_left};
-use super::{RetryPolicy, jitter};
+use super::decide::{MAX_SPREAD, Usage, max_retries, time_left};
+use super::{RetryPolicy, backoff};
 use crate::delay::{Delay, Wait};
 use crate::disposition::{Deferral, Disposition, Strategy};
 use crate::state::REDRIVE_TOLERANCE;
@@ -38,8 +38,6 @@ impl Default for CircuitBreaker {
     }
 }
 
-/// The longest spread of a named delay.
-pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 /// The shortest deferral of a message that waits by its visibility timeout: each one uses up a
 /// receive.
 const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
@@ -92,8 +90,8 @@ pub(crate) fn defer(
     sample: f64,
 ) -> Disposition {
     let wait = match deferrals {
-        0 => jitter::part(Duration::from_secs(1), sample),
-        _ => spread(doubled(policy, deferrals), sample),
+        0 => backoff::part(Duration::from_secs(1), sample),
+        _ => policy.deferral(deferrals, Duration::ZERO, sample),
     };
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
@@ -111,8 +109,7 @@ pub(crate) fn line_full(now: SystemTime) -> Disposition {
     Disposition::Defer { reason: Deferral::RateLimited, wait }
 }
 
-/// Defers a message for which the table of the rate limits gave no answer, for this number of times
-/// in a row. It uses no retry and no deferral.
+/// Defers a message for which the table gave no answer, for this number of times in a row.
 pub(crate) fn defer_for_table(
     why: Deferral,
     times: u32,
@@ -120,12 +117,11 @@ pub(crate) fn defer_for_table(
     sample: f64,
 ) -> Disposition {
     let longest = LONGEST_PUT_OFF.min(FIRST_PUT_OFF * (1 << times.saturating_sub(1).min(4)));
-    let wait = jitter::part(longest, sample).max(Duration::from_secs(1));
+    let wait = backoff::part(longest, sample).max(Duration::from_secs(1));
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
-/// Defers a message about an event that another attempt may handle for `rest`. It uses no retry and
-/// no deferral.
+/// Defers a message about an event that another attempt may handle for `rest`.
 pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     let longest = Duration::from_secs(u64::from(Delay::MAX.as_secs()));
     let wait = rest.clamp(Duration::from_secs(1), longest);
@@ -157,14 +153,13 @@ pub(crate) fn after_in_progress(
     }
 }
 
-/// Defers a message whose sender is not known yet. It waits by its visibility timeout, and each
-/// wait uses up a receive.
+/// Defers a message whose sender is not known yet, by its visibility timeout.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_VISIBILITY_DEFERRAL * (1 << doublings)).min(MAX_UNVERIFIED);
     Disposition::Defer {
         reason: Deferral::SenderUnknown,
-        wait: Wait::from(spread(wait, sample), now),
+        wait: Wait::from(backoff::spread(wait, sample), now),
     }
 }
 
@@ -178,7 +173,7 @@ pub(crate) fn pause(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    let wait = spread(rest.max(doubled(policy, deferrals)), sample);
+    let wait = policy.deferral(deferrals, rest, sample);
     // When its age budget ends, its handler is called.
     let wait = wait.min(age_left(policy, usage, now));
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
@@ -199,24 +194,6 @@ pub(crate) fn may_be_deferred(
         && !age_left(policy, usage, now).is_zero()
 }
 
-/// Whether a message whose call was refused is deferred for that, whatever its age: no work began.
-/// In its place in the queue it uses up a receive each time.
-pub(super) fn may_be_refused(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
-    usage.deferrals() < policy.max_deferrals && !usage.receives_are_retries
-}
-
-/// Defers a message whose call was refused, for at least the time that the refusal named.
-pub(super) fn refused(
-    policy: &RetryPolicy,
-    deferrals: u32,
-    named: Duration,
-    now: SystemTime,
-    sample: f64,
-) -> Disposition {
-    let wait = spread(named.max(doubled(policy, deferrals)), sample);
-    Disposition::Defer { reason: Deferral::CallRefused, wait: Wait::from(wait, now) }
-}
-
 /// The rest of the age budget: that of the class of the last failure, or the shortest one
 /// before any.
 fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duration {
@@ -224,17 +201,6 @@ fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duratio
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
     let left = |class| time_left(class, usage.first_received, now);
     last.map_or_else(|| classes.map(left).into_iter().min().unwrap_or_default(), left)
-}
-
-fn doubled(policy: &RetryPolicy, deferrals: u32) -> Duration {
-    2_u64
-        .checked_pow(deferrals)
-        .map_or(policy.max_deferral, |secs| Duration::from_secs(secs).min(policy.max_deferral))
-}
-
-/// Spreads the wait, so that messages that are deferred together do not return together.
-fn spread(wait: Duration, sample: f64) -> Duration {
-    wait.saturating_add(jitter::part(wait, sample))
 }
 
 /// The wait of a deferral, for a message that waits by its visibility timeout.

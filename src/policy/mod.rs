@@ -8,22 +8,21 @@ use crate::pointer::JsonPointer;
 
 mod decide;
 mod defer;
-mod budgets;
 mod presets;
 mod calls;
-mod jitter;
 mod backoff;
 mod fair_shares;
 #[cfg(test)]
 mod tests;
 
-pub use backoff::Backoff;
-pub use budgets::History;
-pub(crate) use budgets::{
-    Usage, dead_lettered, has_no_attempt_left, is_last_receive, is_spent, is_stuck, max_retries,
-};
+use backoff::Spread;
+pub use backoff::{Backoff, Jitter};
 pub use calls::CallPolicy;
-pub(crate) use decide::{decide, next_retry, unclear, unserved};
+pub use decide::History;
+pub(crate) use decide::{
+    Usage, dead_lettered, decide, has_no_attempt_left, is_last_receive, is_spent, is_stuck,
+    max_retries, next_retry, unclear, unserved,
+};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     after_in_progress, believed_due, defer, defer_for_table, defer_unverified,
@@ -32,8 +31,6 @@ pub(crate) use defer::{
 #[cfg(test)]
 pub(crate) use fair_shares::MAX_ATTRIBUTE_NAME;
 pub use fair_shares::{FairShares, InvalidMessageKey, KeyLimit, MessageKey};
-pub use jitter::Jitter;
-use jitter::Spread;
 pub(crate) use presets::Preset;
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in
@@ -41,15 +38,12 @@ pub(crate) use presets::Preset;
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::policy::{Idempotency, KeyLimit, RateLimit, RetryPolicy};
+/// use requeue::policy::{RateLimit, RetryPolicy};
 ///
 /// let mut policy = RetryPolicy::default();
 /// policy.max_retries = 10;
 /// policy.temporary.max_delay = Duration::from_secs(30);
 /// policy.limit = Some(RateLimit::new(50, Duration::from_secs(1)));
-/// policy.key_limits = vec![KeyLimit::new("/tenant".parse()?, RateLimit::new(5, Duration::from_secs(1)))];
-/// policy.idempotency = Some(Idempotency::default());
-/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -116,6 +110,13 @@ impl RetryPolicy {
             FailureClass::Temporary => Some(&self.temporary),
             FailureClass::NonRetryable => None,
         }
+    }
+
+    /// The wait of a message after so many deferrals, at least `least`. It is spread, so that messages
+    /// that are deferred together do not return together.
+    fn deferral(&self, deferrals: u32, least: Duration, sample: f64) -> Duration {
+        let doubled = Duration::from_secs(2_u64.saturating_pow(deferrals)).min(self.max_deferral);
+        backoff::spread(doubled.max(least), sample)
     }
 }
 
@@ -275,7 +276,6 @@ pub enum WhenUnavailable {
     /// Its handler is called, perhaps for an event that is done.
     #[default]
     Call,
-    /// It is deferred, at most [`max_deferrals`](RetryPolicy::max_deferrals) times. Then its
-    /// handler is called.
+    /// It is deferred, at most [`max_deferrals`](RetryPolicy::max_deferrals) times.
     Defer,
 }

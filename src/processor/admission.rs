@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
 use super::calls::{self, CallKey};
-use super::decide::{Attempts, Turn, Uncalled};
 use super::executor::Slot;
 use super::inner::{QueuePolicy, Slots};
+use super::turn::{Attempts, Turn, Uncalled};
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy};
 use crate::gate::{Caller, Permit, Scope, expires};
@@ -24,7 +24,6 @@ mod gate;
 mod pause;
 mod slot;
 mod taken;
-mod tenant;
 
 use gate::Gate;
 pub(super) use taken::{Refused, Taken};
@@ -33,7 +32,6 @@ pub(super) use taken::{Refused, Taken};
 /// gateways before them end a request after 30 to 60 s.
 const BEYOND: Duration = Duration::from_mins(1);
 
-/// A message that is to be called.
 pub(super) struct Call<'a> {
     pub(super) attempts: &'a Attempts,
     policy: &'a QueuePolicy,
@@ -261,8 +259,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks the table. A request under way may have its effect, so its answer is awaited even if
-    /// the host ends meanwhile.
+    /// Asks the table. A request under way may have its effect, so its answer is awaited.
     async fn ask_table<A>(&self, asked: impl Future<Output = A>) -> Result<A, Uncalled> {
         if self.attempts.is_stopping() {
             return Err(Uncalled::stopped());

@@ -1,5 +1,6 @@
 //! One attempt at a delivery: gate, handle, classify, decide. Neither its panic nor its timeout
-//! affects another delivery. The user's code runs here, and nowhere else.
+//! affects another delivery. The user's code runs here, and in the call of several messages, and nowhere
+//! else.
 
 use std::future::{pending, poll_fn};
 use std::mem;
@@ -11,36 +12,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::{consume_budget, yield_now};
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::admission::{Call, Taken};
-use super::calls::{CallMember, Joined, Leading, SharedCalls, Verdict};
-use super::decide::{Handled, Turn, Uncalled};
+use super::calls::SharedCalls;
 use super::executor::{End, LONG_RUN, Slot};
 use super::inner::QueuePolicy;
+use super::shared_call::{Try, share};
+use super::turn::{Attempts, Handled, Turn, Uncalled};
 use crate::delivery::Delivery;
-use crate::disposition::Deferral;
-use crate::gate::Permit;
-use crate::handler::{DynBulk, Handler, poll_last};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::gate::{Reply, TimeLeft, gate};
+use crate::handler::{Handler, poll_last};
 use crate::message::{Body, Message};
-use crate::observer::Event;
 use crate::plan::Decision;
-use crate::policy;
-use crate::settings::Mode;
-use crate::telemetry;
-
-/// A call of a bulk handler is held by one of its messages.
-struct Try<'a, T> {
-    taken: Taken,
-    calls: Option<&'a Arc<SharedCalls<T>>>,
-    /// Whether its message may still join a call.
-    is_coming: bool,
-    /// Whether its call was that of another message.
-    joined: bool,
-    /// The call that it leads.
-    leading: Option<Leading<T>>,
-}
+use crate::settings::{DeadLetterMode, Mode};
+use crate::{policy, telemetry};
 
 /// The work of a slot: one attempt after the other, until no delivery is left or this one has been
 /// abandoned.
@@ -92,6 +79,43 @@ async fn attempt<H: Handler<T>, T: Body>(
     drop(tried);
     taken.give_back(slot, delivery, reply, ended, &mut decision).await;
     decision
+}
+
+impl Attempts {
+    /// Step 2, gate: the decision about a message that is settled without a call of its handler.
+    pub(super) fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
+        let inner = &*self.inner;
+        let QueuePolicy { policy, .. } = inner.policy(delivery);
+        let Turn { began, at: now, sample, .. } = *turn;
+        let decision =
+            |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
+        if inner.has_lapsed(delivery) {
+            return decision(Disposition::Release(ReleaseReason::Lapsed));
+        }
+        if inner.not_deleted.find(delivery, now).is_some() {
+            return decision(Disposition::Complete);
+        }
+        if self.is_stopping() {
+            return decision(Disposition::Release(ReleaseReason::ShuttingDown));
+        }
+        let time_left =
+            if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+        let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
+        let dead_lettered = inner.dead_lettered.find(delivery, now);
+        let reason = dead_lettered.as_ref().map(|dead_lettered| dead_lettered.reason);
+        if let Some(disposition) =
+            gate(policy, dead_letter, delivery, reason, now, time_left, sample)
+        {
+            let is_sent = matches!(disposition, Disposition::DeadLetter(_))
+                && *dead_letter != DeadLetterMode::Redrive;
+            let failure =
+                dead_lettered.and_then(|dead_lettered| dead_lettered.failure).filter(|_| is_sent);
+            return decision(disposition).map(|decision| Decision { failure, ..decision });
+        }
+        let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
+        let decision = self.decide(delivery, turn, Handled::Failed(objection), None);
+        Some(Decision { elapsed: None, ..decision })
+    }
 }
 
 /// Steps 3 and 4, handle and classify: runs the handler until it ends or must end. A panic or a
@@ -187,7 +211,7 @@ async fn call<H: Handler<T>, T: Body>(
         return pending().await;
     }
     tried.taken.attempt = None;
-    attempts.inner.observers.tell(&called(delivery));
+    attempts.inner.observers.tell(&delivery.called());
     match handler.handle(message).await {
         Ok(()) => Handled::Done,
         Err(error) => {
@@ -198,131 +222,70 @@ async fn call<H: Handler<T>, T: Body>(
     }
 }
 
-/// Joins a call of several messages, and leads it if no other message does, or not to its end.
-async fn share<T: Body>(
-    bulk: &dyn DynBulk<T>,
-    calls: &Arc<SharedCalls<T>>,
-    call: &Call<'_>,
-    message: Message<T>,
-    mut permit: Permit,
-    tried: &mut Try<'_, T>,
-) -> Handled {
-    tried.is_coming = false;
-    let joined = Instant::now();
-    let mut member = CallMember { message, delivery: Arc::clone(call.delivery) };
-    loop {
-        let verdict = match calls.join(call.key(bulk.messages_per_call()), member) {
-            Joined::Leads(leading) => {
-                tried.leading = Some(leading);
-                return lead(bulk, calls, call, joined, permit, tried).await;
-            }
-            Joined::Follows(verdict) => verdict,
+impl Attempts {
+    /// Step 5, decide: from the end of a handler to the disposition of its message.
+    pub(super) fn decide(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        handled: Handled,
+        least_wait: Option<Duration>,
+    ) -> Decision {
+        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
+        let Turn { began, sample, .. } = *turn;
+        let now = self.now();
+        let decided = |disposition| Decision {
+            elapsed: Some(began.elapsed()),
+            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
         };
-        call.slot.follow(permit);
-        let counted = tried.taken.attempt.take();
-        match verdict.await {
-            Ok(Verdict::Ended { handled, began: Some(began) }) => {
-                tried.joined = true;
-                call.slot.begin_at(began);
-                return handled;
+        match handled {
+            Handled::Done => decided(Disposition::Complete),
+            Handled::Failed(failure) => {
+                let usage = delivery.usage();
+                let mut disposition = policy::decide(policy, &usage, &failure, now, sample);
+                if let Some(least) = least_wait {
+                    disposition =
+                        policy::unserved(policy, &usage, &failure, disposition, least, now);
+                }
+                Decision { failure: Some(failure), ..decided(disposition) }
             }
-            Ok(Verdict::Ended { handled, began: None }) => {
-                tried.taken.attempt = counted;
-                return handled;
+            Handled::Unclear { failure, .. } => {
+                let (failure, disposition) = policy::unclear(policy, failure, now, sample);
+                Decision { failure: Some(failure), ..decided(disposition) }
             }
-            Ok(Verdict::Leaderless(again)) => {
-                tried.taken.attempt = counted;
-                let Some(own) = call.slot.unfollow() else { return pending().await };
-                (member, permit) = (again, own);
+            Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),
+            Handled::Abandoned => decided(Disposition::Release(ReleaseReason::Abandoned)),
+            Handled::Uncalled(Uncalled { disposition, start_tag }) => {
+                Decision { elapsed: None, start_tag, ..decided(disposition) }
             }
-            Err(_) => return Handled::Abandoned,
         }
     }
-}
 
-/// Makes the call of several messages, as soon as it may begin.
-async fn lead<T: Body>(
-    bulk: &dyn DynBulk<T>,
-    calls: &SharedCalls<T>,
-    call: &Call<'_>,
-    joined: Instant,
-    permit: Permit,
-    tried: &mut Try<'_, T>,
-) -> Handled {
-    let Call { attempts, slot, .. } = *call;
-    let Try { taken, leading, .. } = tried;
-    let Some(leads) = leading.as_mut() else { return Handled::Abandoned };
-    slot.extend(attempts.deadlines.cutoff);
-    leads.gathered().await;
-    let _running = calls.running().await;
-    let admitted = async {
-        let mut permit = call.renew_since(joined, permit, taken).await?;
-        if call.is_limited() && !call.reserves_alone() {
-            permit = call.reserve(permit, taken).await?;
-            call.pace().await?;
-        }
-        call.check_other(call.delivery)?;
-        Ok(permit)
-    };
-    let permit = match admitted.await {
-        Ok(permit) => permit,
-        Err(uncalled) => {
-            // The others of its call did not lapse or expire.
-            if call.check_other(call.delivery).is_err()
-                && let Some(leading) = leading.take()
-            {
-                leading.hand_over();
-            }
-            return Handled::Uncalled(uncalled);
-        }
-    };
-    if attempts.is_stopping() {
-        return Handled::Uncalled(Uncalled::stopped());
+    /// Defers a message whose handler could not be called.
+    pub(super) fn deferred(&self, delivery: &Delivery, why: Deferral, sample: f64) -> Uncalled {
+        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
+        policy::defer(policy, why, delivery.deferrals(), self.now(), sample).into()
     }
-    let Turn { began, limit: end, .. } = slot.wait(Duration::ZERO);
-    if !slot.hold(permit) {
-        return pending().await;
-    }
-    taken.attempt = None;
-    let messages = leads.begin(began, |delivery| call.check_other(delivery)).into_iter().map(
-        |CallMember { mut message, delivery }| {
-            message.set_deadline(end);
-            if call.is_limited() {
-                message.set_rate_limited();
-            }
-            attempts.inner.observers.tell(&called(&delivery));
-            message
-        },
-    );
-    let results = match bulk.call(messages.collect()).await {
-        Ok(results) => results,
-        Err(failure) => {
-            taken.refused = call.refused(&failure);
-            return Handled::Failed(failure);
-        }
-    };
-    let failures = results.iter().filter_map(|result| result.as_ref().err());
-    taken.refused = failures.map(|failure| call.refused(failure)).find(Option::is_some).flatten();
-    leading.take().map_or(Handled::Abandoned, |leading| leading.tell_each(results))
-}
 
-fn called(delivery: &Delivery) -> Event<'_> {
-    Event::Called {
-        message_id: delivery.message_id.as_deref(),
-        original_message_id: delivery.original_id(),
-        attempt: delivery.retries().saturating_add(1),
-        receive_count: delivery.receive_count,
+    /// The decision about a delivery that no slot could take in time.
+    pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
+        let turn = &self.turn();
+        self.gate(delivery, turn).unwrap_or_else(|| {
+            let late = self.deferred(delivery, Deferral::NoTimeLeft, turn.sample);
+            self.decide(delivery, turn, Handled::Uncalled(late), None)
+        })
     }
-}
 
-impl<T> Drop for Try<'_, T> {
-    fn drop(&mut self) {
-        if let Some(calls) = self.calls
-            && self.is_coming
-            && calls.counts_attempts()
-        {
-            calls.leave();
-        }
+    /// The decision about a delivery whose handler blocks its thread.
+    pub(super) fn abandoned(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        had_its_time: bool,
+    ) -> (Decision, Reply) {
+        let handled = Handled::Abandoned;
+        let reply = handled.reply(had_its_time);
+        (self.decide(delivery, turn, handled, None), reply)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{iter, mem};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::decide::{Handled, Uncalled};
+use super::turn::{Handled, Uncalled};
 use crate::delivery::Delivery;
 use crate::disposition::Strategy;
 use crate::failure::Failure;
@@ -58,9 +58,7 @@ pub(super) struct CallKey {
 /// The calls of the messages that are attempted side by side.
 pub(super) struct SharedCalls<T> {
     state: Mutex<Gathering<T>>,
-    /// Calls at once.
     running: Semaphore,
-    /// Attempts at once.
     slots: usize,
     /// Whether a message that is done makes room for the next one of its group.
     is_in_order: bool,
@@ -74,7 +72,6 @@ struct Gathering<T> {
     open: Vec<Open<T>>,
 }
 
-/// A call that messages may join.
 struct Open<T> {
     key: CallKey,
     begin: Arc<Notify>,
@@ -146,7 +143,6 @@ impl<T> SharedCalls<T> {
         !self.is_in_order
     }
 
-    /// Joins a call, or opens one.
     pub(super) fn join(self: &Arc<Self>, key: CallKey, member: CallMember<T>) -> Joined<T> {
         let mut state = lock(&self.state);
         state.coming = state.coming.saturating_sub(1);
@@ -280,8 +276,7 @@ impl<T> Leading<T> {
         own
     }
 
-    /// Tells the others that the call ended for all as for its leader, and returns that end. A failure
-    /// of several is unclear.
+    /// Tells the others that the call ended as for its leader. A failure of several is unclear.
     pub(super) fn tell_all(mut self, handled: Handled) -> Handled {
         self.close();
         let others = self.verdicts.len();

@@ -1,26 +1,25 @@
 //! Runs attempts on the handlers' threads, in slots and within their time. It takes the work of a
 //! slot as a value, and knows no policy.
 //!
-//! Each slot is a task that takes one delivery after the other, without waking the timekeeper for
-//! each. No handler can block the timekeeper's thread. The timekeeper ends attempts whose time is
-//! over, and abandons attempts that block their thread.
+//! Each slot is a task that takes one delivery after the other. The timekeeper, whose thread no handler
+//! can block, ends attempts whose time is over, and abandons attempts that block their thread.
 
 use std::future::Future;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use std::vec;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::decide::{Attempts, Deadlines, Handled, Turn};
+use super::turn::{Attempts, Deadlines, Handled, Turn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
-use crate::gate::{Change, Noted, Permit, Reply};
+use crate::gate::Permit;
 use crate::lock::lock;
 use crate::plan::Decision;
 
@@ -28,8 +27,7 @@ mod slot;
 
 pub(super) use slot::Slot;
 
-/// The shortest time between two checks of the clock for queued deliveries, however short a
-/// handler's timeout is.
+/// The shortest time between two checks of the clock for queued deliveries.
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// An attempt that runs for so long does not hold up the others: further slots are spawned
 /// meanwhile, and run on its thread afterwards.
@@ -91,7 +89,10 @@ pub(super) async fn execute<W>(
     let mut stopped = pin!(deadlines.stop.running.cancelled());
     let mut is_running = true;
     loop {
-        let (decisions, undecided) = shared.take_decided();
+        let (decisions, undecided) = {
+            let mut state = lock(&shared.state);
+            (mem::take(&mut state.decided), state.undecided)
+        };
         decisions.into_iter().for_each(&mut decided);
         if undecided == 0 {
             break;
@@ -150,7 +151,6 @@ struct Shared {
 struct State {
     queued: vec::IntoIter<Arc<Delivery>>,
     slots: Vec<Option<Running>>,
-    /// Attempts at once.
     most: usize,
     decided: Vec<Decision>,
     undecided: usize,
@@ -167,7 +167,6 @@ struct Running {
     follows: bool,
     /// The reason why its handler is to end, if it is.
     end: Option<End>,
-    /// The time of the next check.
     due: Instant,
     waker: Option<Waker>,
 }
@@ -182,18 +181,6 @@ impl Running {
 }
 
 impl Shared {
-    fn new_slot(&self) -> usize {
-        let mut state = lock(&self.state);
-        state.slots.push(None);
-        state.slots.len() - 1
-    }
-
-    /// The decisions that came since the last call, and how many are still to come.
-    fn take_decided(&self) -> (Vec<Decision>, usize) {
-        let mut state = lock(&self.state);
-        (mem::take(&mut state.decided), state.undecided)
-    }
-
     /// When the next handler may have to end, be it of a delivery that is still queued.
     fn next_due(&self) -> Instant {
         let Deadlines { cutoff, window, .. } = &self.attempts.deadlines;
@@ -217,8 +204,7 @@ impl Shared {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends the attempts whose time is over. Returns how many did not end in time: their threads
-    /// are blocked.
+    /// Ends overdue attempts. Returns how many did not end: their threads are blocked.
     fn end_overdue(&self) -> usize {
         let now = Instant::now();
         let (mut abandoned, mut wakers) = (Vec::new(), Vec::new());
@@ -237,9 +223,10 @@ impl Shared {
             let had_its_time =
                 end == Some(End::TimeOut) && self.attempts.deadlines.gives_its_time(&turn);
             let (decision, reply) = self.attempts.abandoned(&delivery, &turn, had_its_time);
-            let Noted { change, .. } = give_back(permit, reply, decision.at);
+            let noted = permit.map(|permit| permit.give_back(reply, decision.at));
             self.post(lock(&self.state), decision);
-            self.announce(change, Handled::Abandoned.cause());
+            let change = noted.and_then(|noted| noted.change);
+            self.attempts.announce(change, Handled::Abandoned.cause());
         }
         count
     }
@@ -265,15 +252,4 @@ impl Shared {
             self.news.notify_one();
         }
     }
-
-    fn announce(&self, change: Option<Change>, cause: &str) {
-        if let Some(change) = change {
-            self.attempts.announce(change, cause);
-        }
-    }
-}
-
-/// Notes the evidence that a call gave of the downstream service.
-fn give_back(permit: Option<Permit>, reply: Reply, at: SystemTime) -> Noted {
-    permit.map(|permit| permit.give_back(reply, at)).unwrap_or_default()
 }

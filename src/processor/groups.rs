@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::calls::SharedCalls;
-use super::decide::Deadlines;
+use super::turn::Deadlines;
 use super::{BatchProcessor, Undone};
 use crate::delivery::Delivery;
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
@@ -25,9 +25,8 @@ const SUSPICIOUS_RECEIVES: u32 = 3;
 /// The most rounds of suspects. Each takes as long as its slowest message.
 const MAX_SUSPECT_ROUNDS: usize = 10;
 
-/// The rounds of a batch. First come the messages that are no suspects, then the suspects in at
-/// most ten rounds. Odd receives begin at one end of the suspects, even receives at the other. So
-/// of two suspects each comes first in one of two receives.
+/// The rounds of a batch: the messages that are no suspects, then the suspects in at most ten
+/// rounds, on odd receives from one end, and on even ones from the other.
 pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
         deliveries.into_iter().partition(is_suspect)
@@ -53,9 +52,8 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rounds
 }
 
-/// Whether a message may have ended the process. A message that waits by its visibility timeout is
-/// received for each attempt, so its receives prove nothing. In a dead-letter queue every message
-/// is a suspect at first, since one that ends the process surely gets there.
+/// Whether a message may have ended the process. One that waits by its visibility is received for
+/// each attempt. In a dead-letter queue every message is a suspect at first.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }

@@ -1,31 +1,25 @@
-//! The values that all batches of a processor share, and the steps that need no others: plan and
-//! report.
+//! The values that all batches of a processor share, and how its settings make them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::{Arc, Once};
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use super::memory::{DeadLettered, Memory};
 use super::pacer::Pacer;
 use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
 use crate::delivery::{Decoder, Delivery};
-use crate::disposition::{Disposition, Strategy};
-use crate::failure::Failure;
+use crate::disposition::Strategy;
 use crate::gate::{Limiter, Protection};
 use crate::observer::Observers;
-use crate::plan::{Decision, Planned, Planner};
-use crate::policy::{self, FairShares, RetryPolicy};
+use crate::plan::Planner;
+use crate::policy::{FairShares, RetryPolicy};
 use crate::queue::{Queue, QueueArn, Record};
-use crate::report::{Outcome, Report, Settlement};
 use crate::sender::Senders;
-use crate::settings::{
-    DeadLetterMode, Limits, Mode, NO_TABLE, QueueSettings, RecursiveLoop, Settings,
-};
-use crate::settle::{MaxLengths, SendPause, Settled, Settler};
+use crate::settings::{DeadLetterMode, Limits, Mode, NO_TABLE, QueueSettings, Settings};
+use crate::settle::{MaxLengths, SendPause, Settler};
 use crate::shared_table::{Events, SharedPauses, TableClient};
 use crate::telemetry;
 use crate::wire::Wrap;
@@ -35,7 +29,6 @@ pub(super) struct Inner {
     pub(super) sampler: Sampler,
     pub(super) policies: Policies,
     pub(super) decoder: Decoder,
-    pub(super) recursive_loop: RecursiveLoop,
     pub(super) mode: Mode,
     wrap: Wrap,
     /// Messages that this process dead-lettered and that are still in their queue.
@@ -96,6 +89,7 @@ impl Inner {
             max_retries: policy.max_retries,
             own_max_retries,
             strategy,
+            recursive_loop,
             producer_limits,
             senders: trusted_senders.map(Senders::new),
             ..Decoder::default()
@@ -105,7 +99,6 @@ impl Inner {
             sampler,
             policies,
             decoder,
-            recursive_loop,
             mode,
             wrap,
             dead_lettered: Memory::default(),
@@ -124,8 +117,7 @@ impl Inner {
         self.policies.of(delivery.queue.as_deref())
     }
 
-    /// The limits of a batch. All its messages are of the queue of an event source mapping or of a
-    /// worker.
+    /// The limits of a batch, whose messages are of one queue.
     pub(super) fn limits(&self, batch: &[Record]) -> &Limits {
         let queue = batch.first().and_then(|record| record.queue.as_deref());
         &self.policies.of(queue).limits
@@ -136,86 +128,10 @@ impl Inner {
         (self.has_lapsed)(delivery)
     }
 
-    /// Remembers a message that has a copy. SQS also confirms a delete by the receipt handle of an
-    /// earlier receive, which deletes nothing: the message would be handled beside its copy.
-    pub(super) fn note_copied(&self, Settled { decision, settlement }: &Settled) {
-        if matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. }) {
-            self.not_deleted.note(&decision.delivery, self.clock.now(), ());
-        }
-    }
-
     pub(super) fn planner(&self, delivery: &Delivery) -> Planner<'_> {
         let Self { mode, wrap, max_bytes, .. } = self;
         let QueuePolicy { policy, dead_letter, .. } = self.policy(delivery);
         Planner { policy, mode: *mode, dead_letter, wrap: *wrap, max_bytes }
-    }
-
-    /// Step 6, plan: how a decision is carried out, and whether its successors may proceed.
-    pub(super) fn plan(&self, decision: Decision) -> Planned {
-        let is_lapsed = self.has_lapsed(&decision.delivery);
-        self.planner(&decision.delivery).plan(decision, is_lapsed)
-    }
-
-    /// Step 8, report: the outcome of each message of a batch, in the order of its records.
-    pub(super) fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
-        if self.mode == Mode::Requeue {
-            settled
-                .iter()
-                .filter(|settled| settled.settlement.is_kept())
-                .for_each(|kept| self.dead_lettered.note_kept(kept));
-        }
-        settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
-        Report {
-            outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
-            elapsed: started.elapsed(),
-        }
-    }
-
-    fn outcome(&self, settled: Settled) -> Outcome {
-        let Settled {
-            decision:
-                Decision {
-                    delivery,
-                    disposition,
-                    failure,
-                    elapsed,
-                    joined_call,
-                    at,
-                    start_tag,
-                    idempotency,
-                    ..
-                },
-            settlement,
-        } = settled;
-        let QueuePolicy { policy, .. } = self.policy(&delivery);
-        // The limit of all messages has the number 0.
-        let limit = start_tag.and_then(|tag| policy.key_limits.get(tag.split().0.checked_sub(1)?));
-        let retry = failure
-            .as_ref()
-            .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
-            .and_then(|failure| policy::next_retry(policy, &delivery.usage(), failure));
-        let failure = failure.filter(|failure| !failure.is_postponed());
-        Outcome {
-            message_id: delivery.message_id.clone(),
-            original_message_id: delivery.original_id().map(str::to_owned),
-            queue: delivery.queue.clone(),
-            retry_count: delivery.retries(),
-            hops: delivery.state.hops,
-            receive_count: delivery.receive_count,
-            is_stuck: settlement.is_kept()
-                && disposition.gives_up()
-                && policy::is_stuck(policy, &delivery.usage()),
-            class: failure.as_ref().map(Failure::class),
-            detail: failure.map(|failure| failure.detail().to_owned()),
-            disposition,
-            limit_key: limit.map(|limit| limit.key.to_string()),
-            retry,
-            settlement,
-            idempotency,
-            elapsed,
-            joined_call,
-            age: at.duration_since(delivery.first_sent).unwrap_or_default(),
-        }
     }
 }
 

@@ -1,10 +1,6 @@
 //! Remembers messages that stay in their queue though this process has settled them, so that it
 //! knows them on their next receive. A message that is forgotten, or that another process settled, is
 //! handled once more. This module takes no decision about a message.
-//!
-//! Messages that were dead-lettered are left to the queue's redrive policy, or SQS did not confirm the
-//! copy with the reason. SQS delivers them again until it moves them, and another call of their
-//! handlers would change nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -19,8 +15,7 @@ use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::report::Settlement;
 use crate::settle::Settled;
 
-/// The most messages that are remembered, about a megabyte. The oldest one is forgotten for a new
-/// one.
+/// The most messages that are remembered, about a megabyte.
 const MAX_MESSAGES: usize = 4_096;
 
 /// The memory of settled messages, each with a value. Ids are kept in full: with equal hashes, a
@@ -28,7 +23,6 @@ const MAX_MESSAGES: usize = 4_096;
 pub(super) struct Memory<T>(Mutex<Messages<T>>);
 
 struct Messages<T> {
-    /// The receives, by message id.
     receives: HashMap<Arc<str>, Receive<T>>,
     /// The message ids, in the order of their arrival.
     order: VecDeque<Arc<str>>,
@@ -65,8 +59,7 @@ impl<T> Default for Memory<T> {
 }
 
 impl<T: Clone> Memory<T> {
-    /// Notes a message that was settled at this time. A message without an id is not recognised on
-    /// its next receive.
+    /// Notes a message that was settled at this time, if it has an id.
     pub(super) fn note(&self, delivery: &Delivery, at: SystemTime, value: T) {
         let Some(id) = &delivery.message_id else { return };
         let mut memory = lock(&self.0);
@@ -92,8 +85,7 @@ impl<T: Clone> Memory<T> {
     }
 
     /// The value of this message, if it was settled on another receive. The same id in another
-    /// queue, or with a receive count that began anew, is a new message. So a message is handled in
-    /// its dead-letter queue.
+    /// queue, or with a receive count that began anew, is a new message.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<T> {
         let id = delivery.message_id.as_deref()?;
         let mut memory = lock(&self.0);

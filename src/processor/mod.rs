@@ -2,8 +2,8 @@
 //!
 //! | | step | by | result | time it may take |
 //! |---|---|---|---|---|
-//! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
-//! | 2 | gate | [`decide`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
+//! | 1 | decode | [`delivery`](crate::delivery) | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
+//! | 2 | gate | [`attempt`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
 //! | | | [`admission`] | with a table: the permission of all environments to call, or a `Disposition` without a call | none, or 250 ms for each of up to three requests |
 //! | | | [`admission`] | with a rate limit: the reservation of its call | `maxReservationSeconds`; if it waits by its visibility, up to half of the time until the reserve |
 //! | | | [`admission`] | with `idempotency`: the record that its event is in progress, or a `Disposition` without a call; after the call, the table knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
@@ -11,10 +11,10 @@
 //! | | | [`pacer`] | with a rate limit: the moment of its call | none, unless earlier calls came late |
 //! | 3 | handle | [`attempt`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
-//! | 5 | decide | [`decide`], [`policy`](crate::policy) | a `Disposition` | none |
-//! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a `Plan`: done, keep, show, hide or copy | none |
+//! | 5 | decide | [`attempt`], [`policy`](crate::policy) | a `Disposition` | none |
+//! | 6 | plan | [`plan`](crate::plan) | a `Plan`: done, keep, show, hide or copy | none |
 //! | 7 | settle | [`settle`](crate::settle) | a `Settlement`, by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
-//! | 8 | report | [`Inner`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
+//! | 8 | report | this module | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
 //! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
 //! `REQUEUE_CONCURRENCY` says and keeps their time; messages of a FIFO group go one after the other
@@ -29,67 +29,49 @@
 //!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
 //! ```
 //!
-//! For example, a function with a timeout of 20 s or more has a reserve of 5 s. When four seconds
-//! are left:
-//!
-//! - A failure that came while more than 5 s were left is settled; calls to SQS have 3.5 s more.
-//! - A handler that still ran with 5 s left was cancelled. Its message has failed by a timeout,
-//!   which is temporary. A result that was ready at that moment counts. If a handler blocks its
-//!   thread, a result within the next 2.5 s, half the reserve, counts too.
-//! - A message whose handler had not started is deferred, and uses up no retry.
-//!
-//! A function with a timeout of 12 s has a reserve of 3 s, and its handlers still run.
-//!
 //! This module has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and
 //! knows neither Lambda nor HTTP.
 
-use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use futures_util::stream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Span;
 
 use crate::clock::Clock;
 use crate::delivery::Delivery;
-use crate::gate::{NotPermitted, Scope, Standstill};
+use crate::disposition::Disposition;
+use crate::failure::Failure;
 use crate::handler::{DynBulk, Handler};
 use crate::message::{Body, Raw};
 use crate::observer::{Event, Observers};
 use crate::plan::{Decision, Planned};
-use crate::queue::{Queue, QueueArn, Record};
-use crate::report::Report;
+use crate::policy;
+use crate::queue::{Queue, Record};
+use crate::report::{Outcome, Report, Settlement};
 use crate::settings::{Mode, Settings};
-use crate::settle::{Deleted, Settled, Settler, Task, Waiting};
+use crate::settle::{Settled, Settler, Task, Waiting};
+use calls::SharedCalls;
+use inner::{Inner, QueuePolicy};
+use turn::{Attempts, Deadlines};
 
-mod decode;
 mod groups;
+mod executor;
 mod attempt;
 mod admission;
+mod turn;
 mod calls;
+mod shared_call;
 mod pacer;
-mod decide;
-mod executor;
-mod memory;
 mod inner;
+mod memory;
+mod host;
 
-use calls::SharedCalls;
-pub(crate) use decide::Stop;
-use decide::{Attempts, Deadlines};
-use inner::Inner;
+pub(crate) use host::Deletes;
+pub(crate) use turn::Stop;
 
-/// The deletes of a batch, by message.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Deletes {
-    /// Those that were settled on an earlier receive.
-    pub(crate) known: usize,
-    pub(crate) deleted: Deleted,
-}
-
-/// A message that is to be settled.
 enum Undone {
     /// Its turn in its group needed the plan.
     Planned(Box<Task>),
@@ -145,7 +127,7 @@ where
             settler.delete_done(done, until, |_| ()).await;
         };
         self.inner.observers.tell(&Event::Received { messages: records.len() });
-        let deliveries = decode::decode(&self.inner, records, deadline).await;
+        let deliveries = self.inner.decoder.decode(records, self.clock(), deadline).await;
         for round in groups::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
             delete(&settled[deleted..]).await;
@@ -162,58 +144,6 @@ where
             delete(&settled).await;
         }
         self.inner.report(settled, deadlines.window.started)
-    }
-
-    /// As [`process`](Self::process), for a host without a poller that deletes finished messages.
-    /// Each is deleted as soon as it is done, however long the others take. A message that could not
-    /// be deleted is not handled on its next receive, but deleted.
-    pub(crate) async fn process_and_delete(
-        &self,
-        records: Vec<Record>,
-        deadline: Instant,
-        stop: &Stop,
-    ) -> (Report, Deletes) {
-        let Self { settler, inner, .. } = self;
-        let not_deleted = &inner.not_deleted;
-        let limits = inner.limits(&records);
-        let deadlines = Deadlines::new(Instant::now(), deadline, limits, stop.clone());
-        let deadlines = Deadlines { deletes_done: true, ..deadlines };
-        let until = deadlines.window.deadline;
-        inner.observers.tell(&Event::Received { messages: records.len() });
-        let mut deliveries = decode::decode(&self.inner, records, deadline).await;
-        let now = settler.clock.now();
-        let known: Vec<_> = deliveries
-            .extract_if(.., |delivery| not_deleted.find(delivery, now).is_some())
-            .map(Arc::new)
-            .collect();
-        let known_count = known.len();
-        let note = |delivery: &Delivery| not_deleted.note(delivery, settler.clock.now(), ());
-        let mut settled = Vec::new();
-        let working = async {
-            let mut deleted = Deleted::default();
-            for round in groups::rounds(deliveries) {
-                let (done, mut deleting) = mpsc::unbounded_channel();
-                let settled = &mut settled;
-                // This closure owns the sender, so that deleting ends when settling has ended.
-                let settle = move |one: Settled| {
-                    if let Some(delivery) = one.to_delete() {
-                        let _ = done.send(delivery);
-                    } else if settler.has_lapsed(&one.decision.delivery) {
-                        self.inner.note_copied(&one);
-                    }
-                    settled.push(one);
-                };
-                let working = self.work(round, &deadlines, settle);
-                let done = stream::poll_fn(move |context| deleting.poll_recv(context));
-                deleted += tokio::join!(working, settler.delete_done(done, until, note)).1;
-            }
-            deleted
-        };
-        let deleting = settler.delete_done(stream::iter(known), until, note);
-        let (mut all, again) = tokio::join!(working, deleting);
-        all += again;
-        let deletes = Deletes { known: known_count, deleted: all };
-        (self.inner.report(settled, deadlines.window.started), deletes)
     }
 
     /// Steps 2 to 7: attempt, plan and settle, side by side, until each delivery is settled.
@@ -262,7 +192,6 @@ where
         executor::execute(attempts, slots, deliveries, work, decided).await;
     }
 
-    /// Attempts at once.
     fn slots(&self, deadlines: &Deadlines) -> usize {
         deadlines.concurrency.saturating_mul(self.messages_per_call())
     }
@@ -293,8 +222,7 @@ where
         self.inner.said.call_once(say);
     }
 
-    /// Tells the observers of a settled batch. At `until` the messages end, since a response that is
-    /// late because of its log is useless.
+    /// Tells the observers of a settled batch, until `until`: a late response is useless.
     pub(crate) fn observe(&self, report: &Report, until: Instant) {
         self.inner.observers.tell_settled(report, self.clock().now(), || Instant::now() < until);
     }
@@ -302,35 +230,83 @@ where
     pub(crate) fn observers(&self) -> &Observers {
         &self.inner.observers
     }
+}
 
-    /// The standstill of a queue, if most of its messages could now only be deferred. A host need
-    /// not receive them.
-    pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
-        match self.inner.mode {
-            Mode::Requeue => {
-                self.inner.policies.of(Some(queue)).protection.standstill(self.clock().now())
-            }
-            Mode::Report => None,
+impl Inner {
+    /// Step 6, plan: how a decision is carried out, and whether its successors may proceed.
+    fn plan(&self, decision: Decision) -> Planned {
+        let is_lapsed = self.has_lapsed(&decision.delivery);
+        self.planner(&decision.delivery).plan(decision, is_lapsed)
+    }
+
+    /// Step 8, report: the outcome of each message of a batch, in the order of its records.
+    fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
+        if self.mode == Mode::Requeue {
+            settled
+                .iter()
+                .filter(|settled| settled.settlement.is_kept())
+                .for_each(|kept| self.dead_lettered.note_kept(kept));
+        }
+        settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
+        Report {
+            outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
+            elapsed: started.elapsed(),
         }
     }
 
-    /// The pauses and open circuits of a queue: those of this processor, and those of all execution
-    /// environments as last seen. Of a scope with both, the longer one.
-    pub(crate) fn pauses(&self, queue: &QueueArn) -> Vec<(Scope, NotPermitted)> {
-        if self.inner.mode == Mode::Report {
-            return Vec::new();
+    fn outcome(&self, settled: Settled) -> Outcome {
+        let Settled {
+            decision:
+                Decision {
+                    delivery,
+                    disposition,
+                    failure,
+                    elapsed,
+                    joined_call,
+                    at,
+                    start_tag,
+                    idempotency,
+                    ..
+                },
+            settlement,
+        } = settled;
+        let QueuePolicy { policy, .. } = self.policy(&delivery);
+        // The limit of all messages has the number 0.
+        let limit = start_tag.and_then(|tag| policy.key_limits.get(tag.split().0.checked_sub(1)?));
+        let retry = failure
+            .as_ref()
+            .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
+            .and_then(|failure| policy::next_retry(policy, &delivery.usage(), failure));
+        let failure = failure.filter(|failure| !failure.is_postponed());
+        Outcome {
+            message_id: delivery.message_id.clone(),
+            original_message_id: delivery.original_id().map(str::to_owned),
+            queue: delivery.queue.clone(),
+            retry_count: delivery.retries(),
+            hops: delivery.state.hops,
+            receive_count: delivery.receive_count,
+            is_stuck: settlement.is_kept()
+                && disposition.gives_up()
+                && policy::is_stuck(policy, &delivery.usage()),
+            class: failure.as_ref().map(Failure::class),
+            detail: failure.map(|failure| failure.detail().to_owned()),
+            disposition,
+            limit_key: limit.map(|limit| limit.key.to_string()),
+            retry,
+            settlement,
+            idempotency,
+            elapsed,
+            joined_call,
+            age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }
-        let policy = self.inner.policies.of(Some(queue));
-        let own = policy.protection.pauses(self.clock().now());
-        let shared = policy.pauses.iter().flat_map(|pauses| pauses.all());
-        let mut longest: HashMap<Scope, NotPermitted> = HashMap::new();
-        for (scope, paused) in own.into_iter().chain(shared) {
-            let known = longest.entry(scope).or_insert(paused);
-            if paused.rest > known.rest {
-                *known = paused;
-            }
+    }
+
+    /// Remembers a message that has a copy. SQS also confirms a delete by the receipt handle of an
+    /// earlier receive, which deletes nothing: the message would be handled beside its copy.
+    fn note_copied(&self, Settled { decision, settlement }: &Settled) {
+        if matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. }) {
+            self.not_deleted.note(&decision.delivery, self.clock.now(), ());
         }
-        longest.into_iter().collect()
     }
 }
 

@@ -1,6 +1,5 @@
-//! The last gate before a call: the calls of this execution environment, as they are made.
-//!
-//! A call may come later than its slot: its thread was blocked, the process was frozen, or a table
+//! The last gate before a call: the calls of this execution environment, as they are made. A call may
+//! come later than its slot: its thread was blocked, the process was frozen, or a table
 //! answered late. Two late calls would come closer together than their slots. So each call passes
 //! here once more, by the monotonic clock: it may stand still in a freeze, but nothing sets it
 //! forward.

@@ -1,8 +1,5 @@
 //! Deletes finished messages if no poller does: a worker has no poller, and the poller of an
 //! invocation that fails deletes nothing. Entries share a request by the same rule as copies.
-//!
-//! The loop looks like that of settling. But settling gathers two kinds of entries and turns them
-//! into settlements; this loop gathers receipt handles and returns the messages that remain.
 
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -11,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use futures_util::{FutureExt, StreamExt, pin_mut};
 use tokio::time::{Instant, sleep_until};
 
-use super::chunks::Chunks;
+use super::sending::Chunks;
 use super::{MAX_CHUNKS_IN_FLIGHT, Settled, Settler};
 use crate::delivery::Delivery;
 use crate::queue::{Queue, QueueArn};

@@ -28,10 +28,10 @@
 //! visible after its visibility timeout. If a copy and its original both exist, they have one
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
-//! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
-//! (`calls.rs`), and after a send without a response other sends wait (`pause.rs`). The length of a
-//! refused copy is the limit of its queue's next copies (`lengths.rs`).
+//! Entries for one queue share a request (`sending.rs`). After a send without a response other sends
+//! wait, and the length of a refused copy is the limit of its queue's next copies (`queues.rs`).
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,28 +39,40 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::clock::{Clock, Sampler};
 use crate::delivery::Delivery;
-use crate::plan::{Copy, Decision, Plan, Unsendable};
+use crate::plan::{Decision, Plan, Unsendable};
 use crate::policy::CallPolicy;
-use crate::queue::{MAX_BATCH_ENTRIES, MESSAGE_TOO_LONG, Outgoing, Queue, QueueArn};
+use crate::queue::{CallError, CallErrorKind, MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn};
 use crate::report::Settlement;
+use hide::Hidden;
+use sending::{Chunks, Route, Sending, Sent, record};
 
-mod calls;
-mod chunks;
+mod sending;
+mod hide;
 mod done;
-mod lengths;
-mod pause;
+mod queues;
 #[cfg(test)]
 mod tests;
 
-use chunks::Chunks;
 pub(crate) use done::Deleted;
-pub(crate) use lengths::MaxLengths;
-pub(crate) use pause::SendPause;
+pub(crate) use queues::{MaxLengths, SendPause};
 
+/// The longest try of one call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// No send begins with less time than this. A send that is cut off may have been carried out, and
+/// the message would exist twice.
+const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
+/// The longest time for all tries of one chunk and the pauses between them, with any policy. If SQS
+/// does not take a message for so long, the message waits by its visibility timeout.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+/// A call with an ambiguous response is tried again at most once: each further try of a send may
+/// store the copies once more.
+const MAX_AMBIGUOUS_TRIES: u32 = 2;
+/// A delete is tried again at most once: the event source mapping deletes the rest.
+const MAX_DELETE_TRIES: u32 = 2;
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
 
@@ -96,7 +108,6 @@ pub(crate) struct Window {
     pub(crate) deadline: Instant,
 }
 
-/// Carries out the plans of one batch.
 pub(crate) struct Settler<Q> {
     pub(crate) queue: Arc<Q>,
     pub(crate) clock: Clock,
@@ -201,53 +212,136 @@ impl<Q: Queue> Settler<Q> {
         moved.into_iter().chain(kept).map(Sending::into_settled).collect()
     }
 
-    /// Hides messages. After SQS confirms that, it makes the messages behind them in their groups
-    /// receivable at the same time.
-    async fn settle_hidden(
+    /// Sends what is pending, and leaves each copy confirmed or not. Returns the error that
+    /// remains, if any.
+    async fn send(
         &self,
-        queue: Arc<QueueArn>,
-        hidden: Vec<Hidden>,
-        window: Window,
-    ) -> Vec<Settled> {
-        let waits: Vec<(&str, Duration)> = hidden
-            .iter()
-            .map(|Hidden { decision, wait, .. }| {
-                (handle(&decision.delivery), wait.unwrap_or_default())
-            })
-            .collect();
-        let confirmations = self.hide(&queue, &waits, window).await;
-        let mut settled = Vec::with_capacity(hidden.len());
-        let mut behind = Vec::new();
-        for (Hidden { decision, wait, unsent, waiting }, confirmation) in
-            hidden.into_iter().zip(confirmations)
-        {
-            if let (Waiting::ForVisibility(deliveries), Ok(())) = (waiting, &confirmation) {
-                behind.extend(deliveries);
+        queue: &QueueArn,
+        copies: &mut [Sending],
+        deadline: Instant,
+    ) -> Option<CallErrorKind> {
+        let deadline = deadline.min(Instant::now() + SEND_TIMEOUT);
+        let mut failed = self.send_together(queue, copies, deadline).await;
+        if failed == Some(CallErrorKind::Malformed) && copies.len() > 1 {
+            // One entry spoils the request for all. Sent alone, only that entry fails.
+            failed = None;
+            for copy in copies {
+                failed = worse(
+                    failed,
+                    self.send_together(queue, std::slice::from_mut(copy), deadline).await,
+                );
             }
-            let settlement = match confirmation {
-                Err(error) if wait.is_some() && unsent.is_none() => {
-                    Settlement::KeptNotDelayed { code: error.code }
-                }
-                Ok(()) | Err(_) => kept(unsent),
-            };
-            settled.push(Settled { decision, settlement });
         }
-        for chunk in behind.chunks(MAX_BATCH_ENTRIES) {
-            let shown: Vec<(&str, Duration)> =
-                chunk.iter().map(|delivery| (handle(delivery), Duration::ZERO)).collect();
-            self.hide(&queue, &shown, window).await;
-        }
-        settled
+        failed
     }
-}
 
-/// A message that SQS keeps and delivers again after `wait`. Without a `wait`, it is to be
-/// delivered at once, and a refusal only delays that.
-struct Hidden {
-    decision: Decision,
-    wait: Option<Duration>,
-    unsent: Option<Unsendable>,
-    waiting: Waiting,
+    async fn send_together(
+        &self,
+        queue: &QueueArn,
+        copies: &mut [Sending],
+        deadline: Instant,
+    ) -> Option<CallErrorKind> {
+        let mut tries = Tries::until(deadline.checked_sub(LEAST_FOR_SEND).unwrap_or(deadline));
+        let mut ambiguous_tries = 0;
+        let mut failed = None;
+        while self.begin(&mut tries).await {
+            let now = self.clock.now();
+            for copy in copies
+                .iter_mut()
+                .filter(|copy| copy.is_pending() && self.has_lapsed(&copy.decision.delivery))
+            {
+                copy.sent = Sent::Refused("VisibilityLapsed".to_owned());
+            }
+            let pending = copies.iter_mut().filter(|copy| copy.is_pending());
+            let mut entries: Vec<&mut Sending> = pending.collect();
+            if entries.is_empty() {
+                return None;
+            }
+            for copy in &mut entries {
+                copy.copy.set_timestamp(now);
+            }
+            let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
+            let response = within(deadline, self.queue.send(queue, &outgoing)).await;
+            failed = record(response, entries);
+            let again = match failed {
+                None | Some(CallErrorKind::Refused | CallErrorKind::Malformed) => false,
+                Some(CallErrorKind::Unavailable) => true,
+                Some(CallErrorKind::Ambiguous) => {
+                    ambiguous_tries += 1;
+                    ambiguous_tries < MAX_AMBIGUOUS_TRIES
+                }
+            };
+            if !again {
+                break;
+            }
+        }
+        failed
+    }
+
+    /// Pauses before a further try; `false` if none may follow.
+    async fn begin(&self, tries: &mut Tries) -> bool {
+        if tries.made > 0 {
+            let pause = self.calls.pause(tries.made, tries.pause, self.sampler.sample());
+            let left = tries.latest.saturating_duration_since(Instant::now());
+            let Some(pause) = pause.filter(|pause| *pause < left) else {
+                return false;
+            };
+            sleep(pause).await;
+            tries.pause = Some(pause);
+        }
+        tries.made += 1;
+        Instant::now() < tries.latest
+    }
+
+    /// Deletes the originals of confirmed copies. After one more try, the event source mapping
+    /// deletes the rest.
+    async fn delete(&self, queue: &QueueArn, copies: &mut [Sending], deadline: Instant) {
+        let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
+        let handles: Vec<&str> = first.map(String::as_str).collect();
+        let mut deleted = self.delete_handles(queue, &handles, deadline).await.into_iter();
+        // Further deliveries of the same message in the same batch have receipt handles of their
+        // own.
+        let more = copies.iter().flat_map(|copy| copy.receipt_handles().iter().skip(1));
+        let more: Vec<&str> = more.map(String::as_str).collect();
+        for chunk in more.chunks(MAX_BATCH_ENTRIES) {
+            self.delete_handles(queue, chunk, deadline).await;
+        }
+        for copy in copies {
+            copy.not_deleted = match copy.receipt_handles().first() {
+                Some(_) => deleted.next().and_then(Result::err),
+                None => Some("NoReceiptHandle".to_owned()),
+            };
+        }
+    }
+
+    /// Deletes by handle, with one more try for those that failed. A pause comes before that try
+    /// even if only some entries failed, since the failure in SQS is then likelier to be over. The
+    /// error is the code.
+    pub(super) async fn delete_handles(
+        &self,
+        queue: &QueueArn,
+        handles: &[&str],
+        deadline: Instant,
+    ) -> Vec<Result<(), String>> {
+        let mut results = vec![Err("NotDeleted".to_owned()); handles.len()];
+        let mut tries = Tries::until(deadline);
+        for _ in 0..MAX_DELETE_TRIES {
+            let left: Vec<usize> = (0..handles.len()).filter(|&at| results[at].is_err()).collect();
+            if left.is_empty() || !self.begin(&mut tries).await {
+                break;
+            }
+            let batch: Vec<&str> = left.iter().map(|&at| handles[at]).collect();
+            match within(deadline, self.queue.delete(queue, &batch)).await {
+                Ok(confirmations) => {
+                    for (at, confirmation) in left.into_iter().zip(confirmations) {
+                        results[at] = confirmation.map_err(|error| error.code);
+                    }
+                }
+                Err(error) => left.into_iter().for_each(|at| results[at] = Err(error.code.clone())),
+            }
+        }
+        results
+    }
 }
 
 fn kept(unsent: Option<Unsendable>) -> Settlement {
@@ -259,80 +353,34 @@ fn handle(delivery: &Delivery) -> &str {
     delivery.receipt_handles.first().map_or("", String::as_str)
 }
 
-/// The queue in which the original is, and the one to which the copy goes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Route {
-    from: Arc<QueueArn>,
-    to: Arc<QueueArn>,
+struct Tries {
+    /// No try begins at this moment or later.
+    latest: Instant,
+    made: u32,
+    /// The pause before the last try.
+    pause: Option<Duration>,
 }
 
-/// A copy to be sent, and the decision that asked for it.
-struct Sending {
-    decision: Decision,
-    copy: Copy,
-    waiting: Waiting,
-    sent: Sent,
-    /// Why the original could not be deleted.
-    not_deleted: Option<String>,
+impl Tries {
+    fn until(latest: Instant) -> Self {
+        Self { latest, made: 0, pause: None }
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Sent {
-    /// To be sent, or to be sent again after an error with this code.
-    NotYet(Option<String>),
-    /// SQS's response names it as sent.
-    Confirmed,
-    /// It cannot be sent, or not in time.
-    Refused(String),
+async fn within<T>(
+    deadline: Instant,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    let limit = deadline.min(Instant::now() + CALL_TIMEOUT);
+    timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::timed_out()))
 }
 
-impl Sending {
-    fn new(decision: Decision, copy: Copy, waiting: Waiting) -> Self {
-        Self { decision, copy, waiting, sent: Sent::NotYet(None), not_deleted: None }
-    }
-
-    /// The bytes that the copy takes in a request.
-    fn size(&self) -> usize {
-        self.outgoing().size()
-    }
-
-    fn is_pending(&self) -> bool {
-        matches!(self.sent, Sent::NotYet(_))
-    }
-
-    /// Whether the rest of its group waits for this copy.
-    fn is_awaited(&self) -> bool {
-        matches!(self.waiting, Waiting::ForMove(_))
-    }
-
-    fn is_confirmed(&self) -> bool {
-        self.sent == Sent::Confirmed
-    }
-
-    /// Whether its queue takes no message of this length.
-    fn is_too_long(&self) -> bool {
-        matches!(&self.sent, Sent::Refused(code) if code == MESSAGE_TOO_LONG)
-    }
-
-    fn outgoing(&self) -> Outgoing<'_> {
-        self.copy.outgoing(&self.decision.delivery)
-    }
-
-    fn receipt_handles(&self) -> &[String] {
-        &self.decision.delivery.receipt_handles
-    }
-
-    fn into_settled(self) -> Settled {
-        let settlement = match (self.sent, self.not_deleted) {
-            (Sent::Confirmed, None) => Settlement::Moved,
-            (Sent::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
-            (Sent::Refused(code) | Sent::NotYet(Some(code)), _) => Settlement::Unconfirmed { code },
-            (Sent::NotYet(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
-        };
-        if let (Waiting::ForMove(moved), false) = (self.waiting, settlement.is_kept()) {
-            // The receiver may be gone if its time is over.
-            let _ = moved.send(());
+/// The worse of two results. A send without a response counts, since it may have stored its copies.
+fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<CallErrorKind> {
+    match (one, other) {
+        (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => {
+            Some(CallErrorKind::Ambiguous)
         }
-        Settled { decision: self.decision, settlement }
+        _ => one.or(other),
     }
 }

@@ -173,7 +173,6 @@ fn names(value: &str) -> impl Iterator<Item = String> {
     pointer::name_of_number(value).into_iter().chain([text])
 }
 
-/// Waits for an answer.
 async fn answer(
     request: impl Future<Output = Result<Answer, TableError>>,
 ) -> Result<Answer, TableError> {

@@ -8,20 +8,16 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use self::asking::{AskTask, LATER};
+use super::asking::{AskTask, LATER, MAX_REQUESTS};
 use super::expires;
-use super::pauses::{Admitted, Asker, NoTicket, Request, SharedPauses, Ticket};
+use super::known::{Admitted, Asker, Request, Ticket};
+use super::pauses::{NoTicket, SharedPauses};
 use crate::classify::Allowance;
 use crate::disposition::Deferral;
 use crate::gate::{Caller, Recovery, Scope};
 use crate::limit::{Admission, Claim, Demand, KnownLimit, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
-
-mod asking;
-
-/// The most requests in a row for the messages that ask together. They ask twice.
-const MAX_REQUESTS: u32 = 3;
 
 /// What was seen of a line says for so long whether messages wait in it.
 const LATELY: Duration = Duration::from_secs(10);
@@ -116,7 +112,6 @@ impl SharedPauses {
         }
     }
 
-    /// The units that a call is likely to use.
     pub(crate) fn likely(&self, scope: Scope, limit: &RateLimit, units: u32) -> u32 {
         self.scope(scope).seen().limit.likely(units, limit)
     }
@@ -163,8 +158,7 @@ impl SharedPauses {
         seen.in_effect(limit, self.client.now())
     }
 
-    /// When a message that waits in line returns, if its service is paused until this time. It costs no
-    /// request.
+    /// When a message in line returns, if its service is paused until this time.
     pub(crate) fn paused_in_line(
         &self,
         scope: Scope,
@@ -180,14 +174,12 @@ impl SharedPauses {
         client.local(seen.paused(&known, tag, client.shared(until), now))
     }
 
-    /// Whether the service came back a moment ago.
     pub(crate) fn recovery(&self, scope: Scope) -> Option<Recovery> {
         self.scope(scope).seen().health.recovery(self.client.now())
     }
 
-    /// Waits for a slot of a service without a limit that recovers. Its calls pass the gate of a
-    /// limit that grows, so that it does not get a whole backlog at once. So many `others` are about to ask. Trouble of the
-    /// store stops no call.
+    /// Waits for a slot of a service without a limit that recovers: its calls pass the gate of a
+    /// limit that grows. So many `others` are about to ask. Trouble of the store stops no call.
     pub(crate) async fn recover(
         &self,
         recovery: Recovery,

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout};
@@ -13,23 +13,25 @@ use tokio::time::{Instant, timeout};
 use crate::aws;
 use crate::clock::{Clock, epoch_millis};
 use crate::gate::Scope;
+use crate::lock::lock;
 use crate::observer::{Event, Observers};
 use crate::settings::SharedTable;
 use crate::table::{Answer, Key, Table, TableError, Update};
 
-mod attempts;
 mod control;
 mod fallback;
 mod pauses;
 mod limits;
+mod asking;
+mod known;
 mod idempotency;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attempts::Counted;
 pub use control::LimitControl;
-pub(crate) use idempotency::{Acquired, Acquisition, Events};
-pub(crate) use pauses::{Admitted, NoTicket, Request, SharedPauses, Ticket};
+pub(crate) use idempotency::{Acquired, Acquisition, Counted, Events};
+pub(crate) use known::{Admitted, Request, Ticket};
+pub(crate) use pauses::{NoTicket, SharedPauses};
 
 /// The longest time for an answer that may need a new connection: the first one, one after a while
 /// without any, and one after a request without an answer.
@@ -132,19 +134,16 @@ impl TableClient {
         scope_key(&self.namespace, queue, scope)
     }
 
-    /// Whether the table told the time, and the clock was not set since. One slot at a time far ahead
-    /// would end the calls of all until then.
+    /// Whether the table told the time, and the clock was not set since.
     fn knows_time(&self) -> bool {
         let Some((answered, shown)) = self.answers().shown else { return false };
         millis_between(shown + answered.elapsed(), self.clock.now()).unsigned_abs() < MOST_DRIFT
     }
 
-    /// Reads an item.
     async fn read(&self, key: &Key) -> Result<Answer, TableError> {
         self.ask(self.table.read(key)).await
     }
 
-    /// Changes an item.
     async fn update(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
         self.ask(self.table.update(key, update)).await
     }
@@ -232,7 +231,7 @@ impl TableClient {
     }
 
     fn answers(&self) -> std::sync::MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.answers)
     }
 }
 

@@ -4,21 +4,19 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-pub(crate) use self::known::{Admitted, Request, Ticket};
-pub(super) use self::known::{Asker, Askers, SharedScope};
+use super::known::{SharedScope, Ticket};
 use super::{TableClient, expires};
 use crate::gate::{Caller, Change, NotPermitted, PauseStanding, Reply, Scope, SharedHealth};
 use crate::limit::LONGEST_LINE;
+use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 use crate::table::{Field, TableError, Update};
-
-mod known;
 
 /// The most scopes whose state is remembered. It is only a guess of the table's, so it may be lost.
 const MAX_SCOPES: usize = 10_000;
@@ -75,16 +73,15 @@ impl SharedPauses {
     /// The pauses of all scopes, as last seen.
     pub(crate) fn all(&self) -> Vec<(Scope, NotPermitted)> {
         let now = self.client.now();
-        let scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let scopes = lock(&self.scopes);
         scopes
             .iter()
             .filter_map(|(scope, state)| Some((*scope, state.seen().health.paused(now)?)))
             .collect()
     }
 
-    /// Lets a message through, unless its scope is paused. After a pause, one message of all execution
-    /// environments gets the probe lock: for `lasts`, and a moment more. With a limit, the table
-    /// is asked for a slot right before the call, and its answer tells of the pause.
+    /// Lets a message through, unless its scope is paused. After a pause, one message of all
+    /// execution environments gets the probe lock: for `lasts`, and a moment more.
     pub(crate) async fn admit(
         &self,
         scope: Scope,
@@ -178,7 +175,6 @@ impl SharedPauses {
         true
     }
 
-    /// Tells the result of a call.
     pub(crate) async fn tell(&self, ticket: &Ticket, reply: Reply) -> Option<Change> {
         let state = &*ticket.state;
         let breaker = self.circuit_breaker.as_ref();
@@ -275,7 +271,6 @@ impl SharedPauses {
         self.open(state, breaker?).await
     }
 
-    /// Opens the circuit, if it is to open.
     async fn open(&self, state: &SharedScope, breaker: &CircuitBreaker) -> Option<Change> {
         for _ in 0..MAX_REQUESTS {
             let (health, now) = (state.seen().health, self.client.now());
@@ -321,9 +316,8 @@ impl SharedPauses {
         health.standing(caller, self.circuit_breaker.as_ref(), self.client.now())
     }
 
-    /// The state of a scope, as last seen.
     pub(super) fn scope(&self, scope: Scope) -> Arc<SharedScope> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = lock(&self.scopes);
         if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
             scopes.retain(|_, state| Arc::strong_count(state) > 1);
         }
@@ -339,6 +333,6 @@ impl SharedPauses {
     }
     #[cfg(test)]
     pub(super) fn known_scopes(&self) -> usize {
-        self.scopes.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.scopes).len()
     }
 }

@@ -70,8 +70,7 @@ impl Told {
     }
 
     fn next(self: &Arc<Self>, cases: &[Case]) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) =
-            cases.iter().rev().copied().collect();
+        *lock(&self.trouble) = cases.iter().rev().copied().collect();
     }
 }
 
@@ -81,7 +80,7 @@ impl Told {
         request: impl Future<Output = Result<Answer, TableError>>,
     ) -> Result<Answer, TableError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let case = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let case = lock(&self.trouble).pop();
         match case {
             None => {}
             Some(Case::Throttled) => return Err(TableError::Throttled),

@@ -25,8 +25,7 @@ use crate::aws::{self, SdkConfig};
 /// The table's only key attribute, a string.
 const ID: &str = "id";
 
-/// The longest error code that is kept; those of DynamoDB have fewer characters. Another service at
-/// its address may send anything, and codes are logged.
+/// The longest error code that is kept, since codes are logged.
 const MAX_CODE_LEN: usize = 100;
 
 /// A table in DynamoDB. Clones share their connections.

@@ -1,12 +1,17 @@
-//! The metrics of one batch: names, units and dimensions, and the messages that count towards each.
+//! The metrics of one batch: names, units and dimensions, and the messages that count towards each; in
+//! CloudWatch's embedded metric format, one JSON object in one line of the standard output.
+//!
+//! The specification has no object with `Values` and `Counts`, which other writers use. Source:
+//! CloudWatch user guide, "Specification: Embedded metric format".
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::SystemTime;
 
-use super::emf::{Group, Metric, Unit};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
 use super::millis;
-use crate::clock::timestamp_text;
+use crate::clock::{epoch_millis, timestamp_text};
 use crate::disposition::{Deferral, Disposition, IdempotencyNotes, ReleaseReason};
 use crate::failure::FailureClass;
 use crate::observer::{Event, Observer};
@@ -19,10 +24,9 @@ const NAMESPACE: &str = "Requeue";
 const SERVICE: &str = "Service";
 const QUEUE: &str = "Queue";
 const CLASS: &str = "Class";
-/// Lambda filters lines by their level, and AWS exempts no metrics from that. So a line has the
-/// level of the function's own filter, which always passes. Lambda takes a line without a valid
-/// RFC 3339 `timestamp` for INFO, whatever its level. Source: Lambda developer guide, "Log-level
-/// filtering".
+/// Lambda filters lines by their level, metrics too, so a line has the level of the function's
+/// filter. Lambda takes a line without a valid RFC 3339 `timestamp` for INFO. Source: Lambda
+/// developer guide, "Log-level filtering".
 const LEVEL: &str = "level";
 const TIMESTAMP: &str = "timestamp";
 /// The dimension of messages whose record does not name its queue. Lambda's records all do.
@@ -59,7 +63,7 @@ pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec
         let group = Group {
             namespace: NAMESPACE,
             time: now,
-            metrics: if class.is_some() { figures.of_class() } else { figures.of_queue() },
+            metrics: figures.metrics(class.is_some()),
             properties: &[(LEVEL, &settings.level), (TIMESTAMP, &timestamp)],
             dimensions: &dimensions,
         };
@@ -149,7 +153,6 @@ struct Figures {
     /// The numbers of the calls that failed, from 1.
     failed_attempt: Vec<u64>,
     handler_duration: Vec<u64>,
-    /// The time since the first send.
     message_age: Vec<u64>,
 }
 
@@ -193,16 +196,9 @@ impl Figures {
         }
     }
 
-    fn of_class(self) -> Vec<Metric> {
-        let counts = [
-            ("Failed", self.counts.failed),
-            ("Requeued", self.counts.requeued),
-            ("DeadLettered", self.counts.dead_lettered),
-        ];
-        metrics(&counts, [("RetryDelay", Unit::Seconds, self.retry_delay)])
-    }
-
-    fn of_queue(self) -> Vec<Metric> {
+    /// A class has the first three counts, and the first of the other metrics. One without values is
+    /// left out, since CloudWatch charges for each metric in each hour in which it has a value.
+    fn metrics(self, is_of_class: bool) -> Vec<Metric> {
         let counts = [
             ("Failed", self.counts.failed),
             ("Requeued", self.counts.requeued),
@@ -231,20 +227,140 @@ impl Figures {
             ("HandlerDuration", Unit::Milliseconds, self.handler_duration),
             ("MessageAge", Unit::Seconds, self.message_age),
         ];
-        metrics(&counts, values)
+        let (most_counts, most_values) =
+            if is_of_class { (3, 1) } else { (counts.len(), values.len()) };
+        let counts = counts.into_iter().take(most_counts).filter(|(_, count)| *count > 0);
+        let values = values.into_iter().take(most_values);
+        let values = values.filter(|(_, _, values)| !values.is_empty());
+        counts
+            .map(|(name, count)| Metric::count(name, count))
+            .chain(values.map(|(name, unit, values)| Metric::values(name, unit, values)))
+            .collect()
     }
 }
 
-/// Leaves out a metric without values, since CloudWatch charges for each metric in each hour in
-/// which it has a value.
-fn metrics<const N: usize>(
-    counts: &[(&'static str, u64)],
-    values: [(&'static str, Unit, Vec<u64>); N],
-) -> Vec<Metric> {
-    let counts = counts.iter().filter(|(_, count)| *count > 0);
-    let values = values.into_iter().filter(|(_, _, values)| !values.is_empty());
-    counts
-        .map(|&(name, count)| Metric::count(name, count))
-        .chain(values.map(|(name, unit, values)| Metric::values(name, unit, values)))
-        .collect()
+/// Most values of one metric in one line.
+const MAX_VALUES: usize = 100;
+
+struct Group<'a> {
+    namespace: &'a str,
+    time: SystemTime,
+    metrics: Vec<Metric>,
+    /// Texts that are no dimension.
+    properties: &'a [(&'a str, &'a str)],
+    /// The dimensions, by which CloudWatch tells the metrics of one line from those of others.
+    dimensions: &'a [(&'a str, &'a str)],
+}
+
+struct Metric {
+    name: &'static str,
+    unit: Unit,
+    values: Values,
+}
+
+#[derive(Clone, Copy, serde::Serialize)]
+enum Unit {
+    Count,
+    Seconds,
+    Milliseconds,
+}
+
+enum Values {
+    One(u64),
+    Several(Vec<u64>),
+}
+
+impl Metric {
+    fn count(name: &'static str, count: u64) -> Self {
+        Self { name, unit: Unit::Count, values: Values::One(count) }
+    }
+
+    /// The values of several messages.
+    fn values(name: &'static str, unit: Unit, values: Vec<u64>) -> Self {
+        Self { name, unit, values: Values::Several(values) }
+    }
+
+    /// The values for each line.
+    fn parts(&self) -> std::slice::Chunks<'_, u64> {
+        match &self.values {
+            Values::One(value) => std::slice::from_ref(value),
+            Values::Several(values) => values.as_slice(),
+        }
+        .chunks(MAX_VALUES)
+    }
+}
+
+impl Group<'_> {
+    /// Appends one line, and further ones if a metric has more values than a line may have.
+    fn write(&self, text: &mut Vec<u8>) {
+        let lines = self.metrics.iter().map(|metric| metric.parts().len()).max();
+        for line in 0..lines.unwrap_or_default() {
+            let part = |metric| Part::of(metric, line);
+            let metrics = self.metrics.iter().filter_map(part).collect();
+            let line = Line { group: self, metrics };
+            serde_json::to_writer(&mut *text, &line).expect("numbers and texts can be written");
+            text.push(b'\n');
+        }
+    }
+}
+
+struct Line<'a> {
+    group: &'a Group<'a>,
+    metrics: Vec<Part<'a>>,
+}
+
+/// The values of a metric in one line.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Part<'a> {
+    name: &'static str,
+    unit: Unit,
+    #[serde(skip)]
+    values: &'a [u64],
+}
+
+impl<'a> Part<'a> {
+    fn of(metric: &'a Metric, line: usize) -> Option<Self> {
+        let values = metric.parts().nth(line)?;
+        Some(Self { name: metric.name, unit: metric.unit, values })
+    }
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Group { namespace, time, properties, dimensions, .. } = *self.group;
+        let directive = Directive {
+            namespace,
+            dimensions: [dimensions.iter().map(|(name, _)| *name).collect()],
+            metrics: &self.metrics,
+        };
+        let about = About { cloud_watch_metrics: [directive], timestamp: epoch_millis(time) };
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("_aws", &about)?;
+        for Part { name, values, .. } in &self.metrics {
+            match values {
+                [only] => line.serialize_entry(name, only)?,
+                several => line.serialize_entry(name, several)?,
+            }
+        }
+        for (name, text) in properties.iter().chain(dimensions) {
+            line.serialize_entry(name, text)?;
+        }
+        line.end()
+    }
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct About<'a> {
+    cloud_watch_metrics: [Directive<'a>; 1],
+    timestamp: u64,
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Directive<'a> {
+    namespace: &'a str,
+    dimensions: [Vec<&'a str>; 1],
+    metrics: &'a [Part<'a>],
 }

@@ -16,7 +16,6 @@ use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Settings;
 
 mod metrics;
-mod emf;
 
 use metrics::Counts;
 
@@ -155,8 +154,7 @@ fn has_no_thread(report: &Report) -> bool {
         && report.outcomes.iter().all(not_started)
 }
 
-/// The span in which the handler of a message runs. It puts the queue, and the ids of the message and
-/// of the invocation, into the handler's own log lines.
+/// The span in which the handler of a message runs, for the handler's own log lines.
 pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
         parent: invocation,

@@ -12,8 +12,7 @@ use super::{Origin, Wrap, stamp};
 use crate::failure::{Detail, FailureClass};
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
 
-/// A copy that was sent later than this is recognised as a redrive. The clock of the sender may be
-/// ahead of that of SQS.
+/// A copy that was sent later than this is recognised as a redrive.
 const LATELY: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() + 60);
 
 /// A message in a dead-letter queue, by its body: why it was dead-lettered, and the body as first
@@ -272,7 +271,7 @@ impl<'a> DeadLetter<'a> {
             Origin::LaterVersion(_) => return None,
         };
         let afresh = RetryState { retry_timestamp: Some(now), ..state };
-        Some(stamp(&self.payload, &afresh, wrap).ok()?.as_str().to_owned())
+        Some(stamp(&self.payload, &afresh, wrap)?.into_text())
     }
 
     /// Whether a copy that is sent `now` would not be recognised as a redrive by its time alone: too

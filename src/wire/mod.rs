@@ -10,7 +10,6 @@
 //! | anything else | `{"retryBody":"<the text>", our four fields}` |
 
 mod dead_letter;
-mod json;
 mod object;
 mod stamp;
 mod state_text;
@@ -22,11 +21,12 @@ use jiff::Timestamp;
 
 use self::object::{Name, Object};
 use self::state_text::StateText;
+use crate::json;
 use crate::state::RetryState;
 
 pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
 pub use self::stamp::Wrap;
-pub(crate) use self::stamp::{NotWrappable, Stamped, stamp};
+pub(crate) use self::stamp::{Stamped, stamp};
 
 /// A received body, taken apart.
 #[derive(Debug, PartialEq)]
@@ -34,7 +34,6 @@ pub(crate) struct ReadBody<'a> {
     /// The body as first delivered, byte for byte. For a message of a later version, the whole
     /// text.
     pub(crate) payload: Cow<'a, str>,
-    /// Its writer.
     pub(crate) origin: Origin,
 }
 
@@ -86,8 +85,7 @@ pub(crate) fn bears_fields(body: &str) -> bool {
     Object::locate(body).is_some_and(|object| ours(&object).is_some())
 }
 
-/// Whether [`read`] may find a state of ours. A body with such a state holds this name, perhaps
-/// with escapes.
+/// Whether [`read`] may find a state of ours, whose name may have escapes.
 pub(crate) fn may_be_ours(body: &str) -> bool {
     body.contains(Name::RetryState.as_str()) || body.contains("\\u00")
 }
@@ -104,8 +102,7 @@ enum Ours {
 }
 
 /// `None` unless each of our fields is there once and well-formed. Only the count may be missing or
-/// garbled, and is then taken from the state. A consumer that removes the count must not remove the
-/// limit of the retries.
+/// garbled: a consumer that removes it must not remove the limit of the retries.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;

@@ -5,29 +5,18 @@ use std::sync::LazyLock;
 
 use memchr::{memchr, memmem::Finder};
 
-use super::json;
-use crate::json::each_member;
+use crate::json::{self, each_member};
 use crate::words::words;
 
 words! {
     "The name in a body."
-    /// The name of one of the four fields that we add.
+    /// The name of one of the four fields that we add, in their order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) enum Name {
         RetryCount = "retryCount",
         OriginalMessageId = "originalMessageId",
         RetryTimestamp = "retryTimestamp",
         RetryState = "retryState",
-    }
-}
-
-impl Name {
-    /// All four, in the order in which they are added.
-    pub(super) const ALL: [Self; 4] =
-        [Self::RetryCount, Self::OriginalMessageId, Self::RetryTimestamp, Self::RetryState];
-
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|candidate| candidate.as_str() == name)
     }
 }
 
@@ -105,8 +94,7 @@ impl<'a> Object<'a> {
         self.len == 0
     }
 
-    /// Whether one of our names, or the envelope's, occurs twice. The writer of these fields is
-    /// then unknown.
+    /// Whether one of our names, or the envelope's, occurs twice.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.ambiguous
     }

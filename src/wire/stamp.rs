@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use super::json;
 use super::object::{BODY, Name, Object};
 use super::state_text;
 use crate::clock::timestamp_text;
+use crate::json;
 use crate::state::RetryState;
 
 /// How to treat a body that cannot hold the retry count itself, because it is no JSON object.
@@ -21,10 +21,6 @@ pub enum Wrap {
     Never,
 }
 
-/// The payload cannot hold our fields itself, and wrapping is switched off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotWrappable;
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamped {
     text: String,
@@ -38,18 +34,14 @@ const TIMESTAMP_LEN: usize = 24;
 /// Room for our fields without anything unusual in them: 250 bytes, and 75 more with a trace.
 const USUAL_LEN: usize = 352;
 
-/// Adds our fields to `payload`. [`read`](super::read) removes them again from any payload. They
-/// say that the copy was sent at `state.retry_timestamp`, or in 1970, so [`Stamped::set_timestamp`]
-/// must be called before each attempt to send it.
-pub(crate) fn stamp(
-    payload: &str,
-    state: &RetryState,
-    wrap: Wrap,
-) -> Result<Stamped, NotWrappable> {
+/// Adds our fields to `payload`; [`read`](super::read) removes them from any payload. Call
+/// [`Stamped::set_timestamp`] before each attempt to send it. `None` if the payload cannot hold our
+/// fields itself, and wrapping is switched off.
+pub(crate) fn stamp(payload: &str, state: &RetryState, wrap: Wrap) -> Option<Stamped> {
     match (Object::locate(payload).filter(can_hold_members), wrap) {
-        (Some(object), _) => Ok(edited(&object, state)),
-        (None, Wrap::WhenNeeded) => Ok(wrapped(payload, state)),
-        (None, Wrap::Never) => Err(NotWrappable),
+        (Some(object), _) => Some(edited(&object, state)),
+        (None, Wrap::WhenNeeded) => Some(wrapped(payload, state)),
+        (None, Wrap::Never) => None,
     }
 }
 
@@ -74,7 +66,7 @@ fn edited(object: &Object, state: &RetryState) -> Stamped {
     let end = object.closing_brace();
     draft.text.push_str(&text[done..end]);
     let mut separator = if object.is_empty() { "" } else { "," };
-    for name in Name::ALL {
+    for &(_, name) in Name::WORDS {
         if object.member(name).is_none() {
             draft.push_member(separator, name);
             separator = ",";
@@ -88,7 +80,7 @@ fn wrapped(payload: &str, state: &RetryState) -> Stamped {
     let mut draft = Draft::new(payload.len(), state, &[]);
     draft.push_key("{", BODY);
     json::push(&mut draft.text, &payload);
-    for name in Name::ALL {
+    for &(_, name) in Name::WORDS {
         draft.push_member(",", name);
     }
     draft.text.push('}');
@@ -153,5 +145,9 @@ impl Stamped {
 
     pub(crate) fn as_str(&self) -> &str {
         &self.text
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
     }
 }

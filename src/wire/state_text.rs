@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::json;
 use super::object::Name;
 use crate::clock::{epoch_millis, from_epoch_millis};
 use crate::failure::FailureClass;
-use crate::json::each_member;
+use crate::json::{self, each_member};
 use crate::state::RetryState;
 
 /// The version written, and the only one read.
@@ -168,8 +167,7 @@ fn originals(text: &str) -> Option<Vec<(Name, String)>> {
     Some(originals)
 }
 
-/// The last instant that RFC 3339 and our arithmetic can both represent, at the end of the year
-/// 9999.
+/// The last instant of RFC 3339 and our arithmetic, at the end of the year 9999.
 pub(super) fn max_millis() -> u64 {
     Timestamp::MAX.as_millisecond().unsigned_abs()
 }

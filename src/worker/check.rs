@@ -1,7 +1,6 @@
 //! The checks before the first message is received. They report a setting that would lose messages
 //! or deliver them twice.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
@@ -20,10 +19,11 @@ use crate::state::REDRIVE_TOLERANCE;
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
 /// Why a worker does not start.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// SQS refuses to describe the queue.
+    #[error("{}", refusal(.queue, .code))]
     Refused {
         /// The queue.
         queue: QueueArn,
@@ -31,16 +31,28 @@ pub enum StartError {
         code: String,
     },
     /// SQS does not respond, or is unavailable.
+    #[error(
+        "SQS does not respond ({code}): check the network, the credentials, the region and AWS_ENDPOINT_URL_SQS"
+    )]
     Unavailable {
         /// The code from SQS, or a code of this crate.
         code: String,
     },
     /// The queue has no redrive policy; [`WithoutDeadLetterQueue::Warn`] allows that.
+    #[error(
+        "{queue} has no redrive policy, so a message that is dead-lettered would return until its retention ends: give it a \
+         dead-letter queue, or allow to work without one by --without-dead-letter-queue"
+    )]
     NoDeadLetterQueue {
         /// The queue.
         queue: QueueArn,
     },
     /// The dead-letter queue does not exist.
+    #[error(
+        "{} names {queue} as the dead-letter queue, but it does not exist, so a message that is dead-lettered would return \
+         until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
+        if *.is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" }
+    )]
     MissingDeadLetterQueue {
         /// The queue that is missing.
         queue: QueueArn,
@@ -48,63 +60,40 @@ pub enum StartError {
         is_direct: bool,
     },
     /// The policy has `idempotency`, and the settings have no table.
+    #[error("{NO_TABLE}")]
     NoTable,
     /// The queue's visibility timeout is zero.
+    #[error(
+        "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
+         30 s or more"
+    )]
     NoVisibilityTimeout,
     /// The clocks of this machine and of SQS differ.
+    #[error(
+        "this machine's clock and that of SQS differ by {} s, and at most {} s are allowed: set the clock",
+        .difference.as_secs(),
+        MAX_CLOCK_DIFFERENCE.as_secs()
+    )]
     Clock {
         /// The difference, in whole seconds.
         difference: Duration,
     },
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { queue, code } if is_missing(code) => write!(
-                f,
-                "there is no queue {} in {} ({code}): check the queue's URL, the region and AWS_ENDPOINT_URL_SQS",
-                queue.name(),
-                queue.region()
-            ),
-            Self::Refused { queue, code } => write!(
-                f,
-                "SQS refuses access to {queue} ({code}): the worker needs sqs:ReceiveMessage, sqs:DeleteMessage, \
-                 sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on it, and valid credentials"
-            ),
-            Self::Unavailable { code } => write!(
-                f,
-                "SQS does not respond ({code}): check the network, the credentials, the region and AWS_ENDPOINT_URL_SQS"
-            ),
-            Self::NoDeadLetterQueue { queue } => write!(
-                f,
-                "{queue} has no redrive policy, so a message that is dead-lettered would return until its retention ends: give it a \
-                 dead-letter queue, or allow to work without one by --without-dead-letter-queue"
-            ),
-            Self::MissingDeadLetterQueue { queue, is_direct } => write!(
-                f,
-                "{} names {queue} as the dead-letter queue, but it does not exist, so a message that is dead-lettered would return \
-                 until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
-                if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
-            ),
-            Self::NoTable => f.write_str(NO_TABLE),
-            Self::NoVisibilityTimeout => f.write_str(
-                "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
-                 30 s or more",
-            ),
-            Self::Clock { difference } => write!(
-                f,
-                "this machine's clock and that of SQS differ by {} s, and at most {} s are allowed: set the clock",
-                difference.as_secs(),
-                MAX_CLOCK_DIFFERENCE.as_secs()
-            ),
-        }
+fn refusal(queue: &QueueArn, code: &str) -> String {
+    if is_missing(code) {
+        let (name, region) = (queue.name(), queue.region());
+        return format!(
+            "there is no queue {name} in {region} ({code}): check the queue's URL, the region and AWS_ENDPOINT_URL_SQS"
+        );
     }
+    format!(
+        "SQS refuses access to {queue} ({code}): the worker needs sqs:ReceiveMessage, sqs:DeleteMessage, \
+         sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on it, and valid credentials"
+    )
 }
 
 requeue_sqs::debug_as_display!(StartError);
-
-impl std::error::Error for StartError {}
 
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {

@@ -1,8 +1,6 @@
-//! Messages in hand. Their visibility timeout is extended while they are worked on, and no longer.
-//!
-//! Settling's calls go through here, so that no extension follows a call of settling. Settling also
-//! learns for which messages the extensions have failed for too long. That is known of each message
-//! by itself, since SQS may extend some of a batch and not the others.
+//! Messages in hand. Their visibility timeout is extended while they are worked on, and no longer:
+//! settling's calls go through here, so that no extension follows them, and settling learns for which
+//! messages the extensions have failed for too long.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -25,11 +23,9 @@ use crate::queue::{
 const BEATS: u32 = 3;
 /// The longest call that extends. Settling of its messages waits for it, so it must be short.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout earlier. A
-/// request that began before that is still on its way.
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
-/// Extensions end so long before SQS's limit, since SQS refuses one that arrives late and would
-/// exceed it.
+/// Extensions end so long before SQS's limit, since SQS refuses one that exceeds it.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct InHand {
@@ -62,11 +58,9 @@ impl<Q: Queue> Extended<Q> {
         Self { queue: Arc::new(queue), extensions: Arc::default(), observers }
     }
 
-    /// Does the work on messages that were received, and keeps them hidden during it.
-    ///
-    /// Their time begins at `asked`, before the request for them was sent: SQS counts from a later
-    /// moment, and the response may be read much later. The clock of tokio (`CLOCK_MONOTONIC`) goes
-    /// on while SIGSTOP or the freezer of a container stops the process. So that time counts too.
+    /// Does the work on messages that were received, and keeps them hidden during it. Their time
+    /// begins at `asked`, before the request for them was sent. The clock of tokio goes on while
+    /// SIGSTOP or the freezer of a container stops the process.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
@@ -237,8 +231,7 @@ impl Extensions {
         Batch { extensions: self, handles: received.into_iter().map(|one| one.handle).collect() }
     }
 
-    /// The messages that are still held, and are now to be extended. Another receiver may have a
-    /// lapsed message, so it is not extended.
+    /// The messages that are still held, and are now to be extended, unless they lapsed.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = lock(&self.hands);
         let is_ours =
@@ -258,8 +251,7 @@ impl Extensions {
     }
 }
 
-/// The time until which a message is surely hidden for `visibility`, counted from before the
-/// request.
+/// The time until which a message is surely hidden, from before the request.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
     from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }

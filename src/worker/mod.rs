@@ -25,16 +25,12 @@ use crate::telemetry;
 mod settings;
 mod check;
 mod poll;
-mod standstill;
 mod extension;
-mod progress;
 
 pub use check::StartError;
 use extension::{Extended, InHand};
-use poll::{Failures, PAUSE, Received, Trouble};
-pub use progress::{Progress, ScopePause};
-pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
-use standstill::{Asking, PROBING, Standing};
+use poll::{Asking, Failures, PAUSE, PROBING, Received, Standing, Trouble};
+pub use settings::{Progress, ScopePause, Until, WithoutDeadLetterQueue, WorkerSettings};
 
 /// A receive without a response fails so long after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,29 +42,17 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// that may probe: it could only defer the others. This does not apply if messages have a
 /// [`Scope`](crate::Scope) with a key, since the next message may have another scope.
 ///
-/// The worker follows the rules of Lambda's poller. It deletes a message that the report of a batch
-/// does not keep, and SQS delivers the others again after their visibility timeout. While a message
-/// is worked on, the worker extends its visibility timeout, up to SQS's 12 hours. If that fails
-/// until the timeout has run out, Requeue sends no copy of the message
-/// ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A finished message is deleted within
-/// 250 ms, or as soon as ten of a batch are finished. If SQS does not confirm the delete, the
-/// worker remembers the message, up to 4,096 of them: on its next receive no handler is called, and
-/// the message is only deleted. While SQS deletes no message of a batch, the receiver pauses for up
-/// to 10 s after each. The worker does not limit copies to ten in a row, since nothing detects
-/// loops here.
-///
-/// A long poll lasts for a third of the visibility timeout, at most 20 s, and no longer than the
-/// worker may take to end. The hidden time of a message counts from the request for it. If the
-/// response is read after that time, the message is released, and no handler is called.
+/// The worker deletes a message that the report of a batch does not keep, and SQS delivers the others
+/// again after their visibility timeout, which the worker extends while they are worked on. It does
+/// not limit copies to ten in a row, since nothing detects loops here. `docs/start/worker.md` says
+/// how it treats each message, and how it ends.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on
 /// the runtime on which the worker is made, and must leave it a thread. If they block all threads,
 /// nothing is extended and nothing received.
 ///
-/// The worker logs by `tracing`, so it logs nothing until a subscriber is installed:
-/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: it ends by the
-/// future that [`run`](Self::run) takes. Containers are stopped by SIGTERM, terminals send SIGINT.
-///
+/// It logs nothing until a `tracing` subscriber is installed, as [`init_logging`](crate::init_logging)
+/// does. It listens to no signals: it ends by the future that [`run`](Self::run) takes.
 /// `examples/worker` is a whole program, with its signals.
 pub struct Worker<H, Q, T = Raw> {
     processor: BatchProcessor<H, Extended<Q>, T>,
@@ -252,9 +236,8 @@ where
         }
     }
 
-    /// Waits while messages could only be deferred, and returns how many to receive then. As long
-    /// as the others could only be deferred, one receiver alone receives no more messages than may
-    /// probe. `None` when the worker is to end.
+    /// Waits while messages could only be deferred, and returns how many to receive then: one
+    /// receiver alone no more than may probe. `None` when the worker is to end.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill(&self.queue).is_none() {

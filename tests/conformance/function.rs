@@ -56,7 +56,7 @@ impl Function {
             serde_json::from_value(json!({ "Records": records })).map_err(|e| e.to_string())?;
         let deadline = Instant::now() + Duration::from_secs(30);
         let report = self.processor.process(event.records.unwrap_or_default(), deadline).await;
-        let kept = report.failed_ids().map_err(|e| e.to_string())?;
+        let kept = report.failed_ids().ok_or("a record without an id")?;
         for message in messages
             .iter()
             .filter(|message| !message.message_id().is_some_and(|id| kept.contains(&id)))

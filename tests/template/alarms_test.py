@@ -177,7 +177,7 @@ class Alarms(unittest.TestCase):
                 self.assertTrue(alarm["AlarmDescription"]["Fn::Sub"].endswith(end), alarm["AlarmDescription"])
 
     def test_the_alarm_on_unconfirmed_sends_says_how_long_the_receives_last(self):
-        (hidden,) = re.findall(r"MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs\((\d+)\)", (ROOT / "src/settle/calls.rs").read_text())
+        (hidden,) = re.findall(r"MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs\((\d+)\)", (ROOT / "src/settle/hide.rs").read_text())
         receives = cloudformation()["Parameters"]["MaxReceiveCount"]["Default"]
         said = self.alarms()["SendUnconfirmedAlarm"]["AlarmDescription"]["Fn::Sub"]
         self.assertIn(f"by default in about {(receives - 1) * int(hidden) // 60} minutes.", said)

@@ -9,43 +9,24 @@ use super::delays::{Backoffs, Jitters};
 use super::json::{Json, Problems};
 use super::object::{KeyTable, keys};
 use super::shapes::{AGE, COPIES, DELAY, FACTOR, Given, Maybe, Placed, Shape};
+use crate::classify::CLASSES;
+use crate::failure::FailureClass;
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    RateLimit,
-    Quota,
-    Temporary,
-    /// The entry of the classes without an entry of their own.
-    Default,
+/// The words for the classes with an entry, and their older ones. `None` has the entry of the classes
+/// without an entry of their own.
+pub(super) fn classes() -> impl Iterator<Item = (&'static str, Option<FailureClass>)> {
+    let retried = CLASSES.into_iter().filter(|(_, class)| *class != FailureClass::NonRetryable);
+    retried.map(|(name, class)| (name, Some(class))).chain([("default", None), ("DEFAULT", None)])
 }
 
-impl Class {
-    pub(super) fn name(self) -> &'static str {
-        let found = CLASSES.iter().find(|(_, class)| *class == self);
-        found.map_or("", |(name, _)| name)
-    }
+fn name(class: Option<FailureClass>) -> &'static str {
+    class.map_or("default", FailureClass::as_str)
 }
-
-/// The names of the classes, and then the older ones, which documents may still have.
-pub(super) const CLASSES: [(&str, Class); 11] = [
-    ("rate-limit", Class::RateLimit),
-    ("quota", Class::Quota),
-    ("temporary", Class::Temporary),
-    ("default", Class::Default),
-    ("RATE_LIMIT", Class::RateLimit),
-    ("RATE_LIMIT_EXCEEDED", Class::RateLimit),
-    ("QUOTA", Class::Quota),
-    ("QUOTA_EXCEEDED", Class::Quota),
-    ("TEMPORARY", Class::Temporary),
-    ("TEMPORARY_ERROR", Class::Temporary),
-    ("DEFAULT", Class::Default),
-];
 
 /// The values of the document for one class, or for all.
 #[derive(Clone, Default)]
 pub(super) struct Entry {
-    /// Where the entry stands.
     path: String,
     base: Option<Given<Duration>>,
     pub(super) max_delay: Option<Given<Duration>>,
@@ -83,7 +64,6 @@ impl From<&ClassPolicy> for Entry {
     }
 }
 
-/// The keys of one class.
 pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     required: &[],
     default: Entry::default,
@@ -108,13 +88,13 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
 pub(super) struct Entries;
 
 impl Shape for Entries {
-    type Value = Vec<(Class, Entry)>;
+    type Value = Vec<(Option<FailureClass>, Entry)>;
 
     /// An entry that is refused contradicts nothing.
     fn read(&self, json: &Json<'_>) -> Option<Self::Value> {
-        let fields = json.fields(&CLASSES.map(|(name, _)| name))?;
+        let fields = json.fields(&classes().map(|(name, _)| name).collect::<Vec<_>>())?;
         let mut entries: Self::Value = Vec::new();
-        for (name, class) in CLASSES {
+        for (name, class) in classes() {
             let Some(json) = fields.get(name) else { continue };
             let mut entry = Entry { path: json.path.clone(), ..Entry::default() };
             if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
@@ -131,18 +111,17 @@ impl Shape for Entries {
 
     fn write(&self, entries: &Self::Value) -> Option<Value> {
         let written =
-            |(class, entry): &(Class, Entry)| Some((class.name().to_owned(), CLASS.write(entry)?));
+            |(class, entry): &(_, Entry)| Some((name(*class).to_owned(), CLASS.write(entry)?));
         Some(Value::Object(entries.iter().filter_map(written).collect::<Map<_, _>>()))
     }
 }
 
 /// A class, and all values that may serve it.
 pub(super) struct Served<'a> {
-    pub(super) class: Class,
+    pub(super) class: Option<FailureClass>,
     pub(super) entry: &'a Entry,
     pub(super) globals: &'a Entry,
     pub(super) preset: &'a Preset,
-    /// The preset's values.
     pub(super) row: &'a ClassPolicy,
 }
 
@@ -234,7 +213,7 @@ impl Served<'_> {
             return;
         }
         let place = cap.map_or_else(
-            || format!("the preset {} for {}", self.preset.name, self.class.name()),
+            || format!("the preset {} for {}", self.preset.name, name(self.class)),
             |given| given.path.clone(),
         );
         let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
@@ -246,7 +225,6 @@ fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Optio
     own.or(global).map(|given| given.value.clone())
 }
 
-/// The longest delay of a list.
 fn longest(list: &Backoff) -> Duration {
     match list {
         Backoff::List { first, then } => then.iter().copied().fold(*first, Duration::max),

@@ -100,12 +100,10 @@ impl Shape for Jitters {
     }
 }
 
-/// The calls to SQS for which the settings are.
 pub(super) enum Calls {
     /// Those that settle messages: the word [`OFF`], or an object.
     Settling,
-    /// Receives of a worker: an object. A worker receives as long as it runs, so nothing can be
-    /// switched off.
+    /// Receives of a worker: an object, since they cannot be switched off.
     Receiving,
 }
 

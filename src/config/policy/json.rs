@@ -14,7 +14,6 @@ const MAX_SHOWN: usize = 40;
 /// How alike two names must be for one to be suggested for the other.
 const ALIKE: f64 = 0.85;
 
-/// The problems of a document, found so far.
 pub(in crate::config) struct Problems {
     found: RefCell<Vec<String>>,
     in_problems: InProblems,
@@ -58,7 +57,6 @@ pub(in crate::config) struct Json<'d> {
     pub(super) problems: &'d Problems,
 }
 
-/// The most names that a problem lists.
 const MAX_NAMES: usize = 10;
 
 /// Keys with another name before the first release, and the new one.
@@ -87,7 +85,6 @@ impl<'d> Json<'d> {
         Ok(Self { raw: raw.get(), path: String::new(), problems })
     }
 
-    /// Notes that the value is not allowed.
     pub(super) fn refuse<T>(&self, allowed: &str) -> Option<T> {
         let place = if self.path.is_empty() { String::new() } else { format!("{} ", self.path) };
         self.problems.note(format!("{place}is {self}: must be {allowed}"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::classes::{Class, Entries, Entry};
+use super::classes::{Entries, Entry};
 use super::delays::{Backoffs, Calls, Jitters, Presets};
 use super::json::Json;
 use super::limits::{Limit, LimitList, Limited};
@@ -16,6 +16,7 @@ use super::shapes::{
     Off, OneOf, Placed, RUN, SHARE, Seconds, Shape, WholeSeconds,
 };
 use crate::classify::Rules;
+use crate::failure::FailureClass;
 use crate::pointer::JsonPointer;
 use crate::policy::{CircuitBreaker, Idempotency, Preset, RetryPolicy, WhenUnavailable};
 use crate::queue::QueueUrl;
@@ -32,7 +33,7 @@ pub(super) struct Document {
     /// The values for all classes.
     pub(super) globals: Entry,
     pub(super) jitter_percentage: Option<Given<f64>>,
-    pub(super) entries: Vec<(Class, Entry)>,
+    pub(super) entries: Vec<(Option<FailureClass>, Entry)>,
     pub(super) rules: Option<Rules>,
     pub(super) queue: QueueConfig,
     /// The entries of single queues.
@@ -100,7 +101,6 @@ pub struct QueueConfig {
     pub receive_wait: Option<Duration>,
 }
 
-/// The keys of a policy, be it that of all queues or of one.
 const POLICY: Keys<Document> = keys! { Document:
     "preset", Presets => preset,
         "The built-in policy to start from. Default: standard.";
@@ -168,18 +168,15 @@ const OF_ONE: Keys<Document> = keys! { Document:
         "How dead letters reach the dead-letter queue. A URL of that queue means direct. Default: REQUEUE_DEAD_LETTER.";
 };
 
-/// The keys of the document itself.
 pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
     required: &[],
     default: || Document::of(Preset::STANDARD, Preset::STANDARD.policy()),
     keys: &joined::<_, { POLICY.len() + OF_ALL.len() }>(POLICY, OF_ALL),
 };
 
-/// The keys of the entry of one queue.
 pub(super) const ENTRY: KeyTable<Document> =
     KeyTable { keys: &joined::<_, { POLICY.len() + OF_ONE.len() }>(POLICY, OF_ONE), ..DOCUMENT };
 
-/// The keys of the circuit breaker.
 const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     required: &[],
     default: CircuitBreaker::default,
@@ -197,7 +194,6 @@ const CIRCUIT_BREAKERS: Off<KeyTable<CircuitBreaker>> =
 const PAUSES: Off<Seconds> =
     Off(LONG_PAUSE, |json| json.seconds().is_some(), || LONG_PAUSE.0.words());
 
-/// The keys for events that are handled once.
 const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     required: &[],
     default: Idempotency::default,
@@ -290,7 +286,6 @@ impl Shape for DeadLetters {
     }
 }
 
-/// A JSON pointer.
 pub(super) struct Pointer;
 
 impl Shape for Pointer {

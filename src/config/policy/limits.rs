@@ -67,7 +67,6 @@ impl Limited {
     }
 }
 
-/// The keys of the rate limit.
 pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     required: &["limit"],
     default: || {
@@ -103,7 +102,6 @@ pub(super) struct Limit;
 /// Rate limits: one of all messages, and those of keys.
 pub(super) struct LimitList;
 
-/// A place in a message.
 pub(super) struct Place;
 
 pub(super) struct Weights;

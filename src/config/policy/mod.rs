@@ -2,25 +2,16 @@
 //! problems. This module knows neither files nor variables.
 //!
 //! Every key may be left out. The table of keys is `keys.rs`, their bounds are in `shapes.rs`, and
-//! `infra/policy.schema.json` has both for editors; `docs/reference/policy.md` explains them.
-//!
-//! - A value of a class overrides the global one, and the global one overrides the preset's. A
-//!   preset replaces the whole table of classes. `default` is the entry of each class that has none
-//!   of its own; it adds nothing to a class's own entry.
-//! - An entry of `queues` is a policy of its own, and takes nothing from the document. Its `rules`,
-//!   `timeoutSeconds`, `concurrency` and `deadLetter` replace those of all queues.
-//! - A list of delays names its own longest delay, so only a `maxDelay` of the same class bounds it.
-//! - A contradiction within a class is refused, for example a `multiplier` beside a `backoff` that is
-//!   not exponential. A class's `maxRetries` above the policy's has no effect and is not refused:
-//!   `requeue check` reports it.
+//! `infra/policy.schema.json` has both for editors; `docs/reference/policy.md` explains them, and which
+//! value overrides which.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::classify::Rules;
+use crate::failure::FailureClass;
 use crate::policy::{ClassPolicy, Jitter, Preset, RetryPolicy};
 use crate::settings::{QueueSettings, Settings};
 
@@ -36,7 +27,7 @@ mod json;
 #[cfg(test)]
 mod tests;
 
-use classes::{Class, Entry, Served};
+use classes::{Entry, Served};
 pub(super) use json::{InProblems, Json, Problems};
 pub use keys::QueueConfig;
 use keys::{DOCUMENT, Document, ENTRY};
@@ -50,10 +41,8 @@ impl FromStr for RetryPolicy {
     /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, in which every key is optional.
     /// `infra/policy.schema.json` lists all keys.
     ///
-    /// # Errors
-    ///
-    /// All problems of the document. A document with `rules` or `queues` is refused, since they would
-    /// be lost: [`Settings::set_policy`](crate::Settings::set_policy) reads them too.
+    /// A document with `rules` or `queues` is refused, since they would be lost:
+    /// [`Settings::set_policy`](crate::Settings::set_policy) reads them too.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         let Document { policy, rules, queues, .. } = read(document, &DOCUMENT)?;
         let has_rules = rules.is_some_and(|rules| !rules.is_empty());
@@ -89,7 +78,7 @@ impl QueueSettings {
 /// The document of a policy, with an entry for each class.
 fn whole(policy: &RetryPolicy) -> Document {
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
-    let entries = RETRIED.into_iter().zip(classes.map(Entry::from)).collect();
+    let entries = RETRIED.into_iter().map(Some).zip(classes.map(Entry::from)).collect();
     Document { entries, ..Document::of(Preset::STANDARD, policy.clone()) }
 }
 
@@ -100,8 +89,7 @@ fn written(document: &Document, table: &KeyTable<Document>) -> Map<String, Value
     }
 }
 
-/// Writes the policy document that gives this policy, with all of its keys. The document has no
-/// `rules`, which are no part of a policy.
+/// Writes the document that gives this policy, with all of its keys. It has no `rules`.
 impl Serialize for RetryPolicy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.to_document().serialize(serializer)
@@ -111,10 +99,7 @@ impl Serialize for RetryPolicy {
 impl Settings {
     /// Sets [`policy`](Self::policy), [`rules`](Self::rules) and [`queues`](Self::queues) from a
     /// policy document, as `REQUEUE_POLICY` does. Rules and queues that were set before are lost.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the document. The settings then stay unchanged.
+    /// If it has a problem, the settings stay unchanged.
     pub fn set_policy(&mut self, document: &str) -> Result<(), InvalidPolicy> {
         self.read_policy(document, InProblems::Shown)
     }
@@ -135,7 +120,6 @@ impl Settings {
 impl FromStr for QueueSettings {
     type Err = InvalidPolicy;
 
-    /// Reads the entry of a queue, as `queues` of a policy document holds it.
     fn from_str(entry: &str) -> Result<Self, InvalidPolicy> {
         Ok(read(entry, &ENTRY)?.into())
     }
@@ -155,7 +139,6 @@ impl From<Document> for QueueSettings {
 impl FromStr for Rules {
     type Err = InvalidPolicy;
 
-    /// Reads the rules of a policy document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         Ok(read(document, &DOCUMENT)?.rules.unwrap_or_default())
     }
@@ -180,7 +163,8 @@ impl QueueConfig {
 }
 
 /// All problems of a policy document.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the policy has {}", listed(.problems, " problem:", " problems:"))]
 pub struct InvalidPolicy {
     problems: Vec<String>,
 }
@@ -193,20 +177,16 @@ impl InvalidPolicy {
     }
 }
 
-impl fmt::Display for InvalidPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.problems.len();
-        write!(f, "the policy has {count} problem{}:", if count == 1 { "" } else { "s" })?;
-        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
-    }
-}
-
 requeue_sqs::debug_as_display!(InvalidPolicy);
 
-impl std::error::Error for InvalidPolicy {}
+/// The number of problems, with `one` or `several`, and a line for each.
+pub(in crate::config) fn listed(problems: &[String], one: &str, several: &str) -> String {
+    let what = if problems.len() == 1 { one } else { several };
+    let lines = problems.iter().map(|problem| format!("\n  {problem}"));
+    format!("{}{what}{}", problems.len(), lines.collect::<String>())
+}
 
-/// Reads a document; the error holds every problem, each with the path of its key, its value, and
-/// what is allowed.
+/// Reads a document; the error holds every problem.
 fn read(text: &str, table: &KeyTable<Document>) -> Result<Document, InvalidPolicy> {
     read_with(text, table, InProblems::Shown)
 }
@@ -234,7 +214,8 @@ fn read_with(
 }
 
 /// The classes with a policy of their own.
-const RETRIED: [Class; 3] = [Class::RateLimit, Class::Quota, Class::Temporary];
+const RETRIED: [FailureClass; 3] =
+    [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
 
 /// Completes a document that was read: its limits, and the policy of each class. Problems are noted.
 fn resolve(document: &mut Document, problems: &Problems) {
@@ -254,16 +235,16 @@ fn resolve(document: &mut Document, problems: &Problems) {
     let Document { policy, globals, entries, preset, .. } = document;
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
-    let default = own(Class::Default).unwrap_or(&none);
+    let default = own(None).unwrap_or(&none);
     let serve = |class, row: &ClassPolicy| {
         let entry = own(class).unwrap_or(default);
         Served { class, entry, globals, preset, row }.resolve(problems)
     };
-    policy.rate_limit = serve(Class::RateLimit, &rows.rate_limit);
-    policy.quota = serve(Class::Quota, &rows.quota);
-    policy.temporary = serve(Class::Temporary, &rows.temporary);
+    policy.rate_limit = serve(Some(FailureClass::RateLimit), &rows.rate_limit);
+    policy.quota = serve(Some(FailureClass::Quota), &rows.quota);
+    policy.temporary = serve(Some(FailureClass::Temporary), &rows.temporary);
     // If every class has its own entry, `default` serves none. It is checked nevertheless.
-    if RETRIED.into_iter().all(|class| own(class).is_some()) {
-        serve(Class::Default, &rows.temporary);
+    if RETRIED.into_iter().all(|class| own(Some(class)).is_some()) {
+        serve(None, &rows.temporary);
     }
 }

@@ -22,13 +22,11 @@ pub(super) trait Listed<T> {
     fn name(&self) -> &'static str;
     /// Reads the value into its field, unless it is refused.
     fn read(&self, json: &Json<'_>, into: &mut T) -> Option<()>;
-    /// The value of its field.
     fn write(&self, from: &mut T) -> Option<Value>;
     #[cfg(test)]
     fn schema(&self) -> Value;
 }
 
-/// A key, the shape of its values, and their field.
 pub(super) struct TableKey<T, S: Shape> {
     pub(super) name: &'static str,
     /// The description that editors show.
@@ -38,8 +36,7 @@ pub(super) struct TableKey<T, S: Shape> {
     pub(super) field: fn(&mut T) -> &mut S::Value,
 }
 
-/// The table of an object of a type: for each key its name, the shape of its values, their field,
-/// and the description.
+/// The table of an object: for each key its name, shape, field and description.
 macro_rules! keys {
     ($type:ty: $($name:literal, $shape:expr => $($field:ident).+, $about:literal;)*) => {
         &[$(&super::object::TableKey {

@@ -13,15 +13,12 @@ pub(super) struct RuleList;
 /// An object of conditions, of which there is at least one.
 pub(super) struct Matches;
 
-/// A status, or all of a hundred.
 pub(super) struct Status;
 
 pub(super) struct Code;
 
-/// A user's name for something.
 pub(super) struct Label;
 
-/// Phrases in a row.
 pub(super) struct Phrases;
 
 pub(super) struct Header;
@@ -38,7 +35,6 @@ pub(super) const MAX_HEADERS: usize = 10;
 /// The most rules: every failure is compared with every rule.
 pub(super) const MAX_RULES: usize = 100;
 
-/// The classes that a rule may give to a failure.
 const OUTCOMES: OneOf<FailureClass> = OneOf(&CLASSES);
 
 /// A rule as it is read.
@@ -48,7 +44,6 @@ pub(super) struct RuleEntry {
     effect: Effect,
 }
 
-/// The keys of one rule.
 pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
     required: &["match", "class"],
     default: || {
@@ -70,7 +65,6 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
     },
 };
 
-/// The keys of the conditions of a rule.
 pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     required: &[],
     default: Match::default,

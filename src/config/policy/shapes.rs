@@ -10,12 +10,9 @@ use crate::config::variables::MAX_SECONDS;
 
 /// The longest list of delays. A longer one is a curve.
 pub(super) const MAX_LISTED: usize = 100;
-/// The word that switches something off.
 pub(super) const OFF: &str = "off";
 
-/// The shape of the values at a key.
 pub(super) trait Shape: Schema {
-    /// The type that it is read to.
     type Value;
 
     /// Reads a value; when it is refused, the problems say why.
@@ -58,7 +55,6 @@ pub(super) struct Placed<S>(pub(super) S);
 /// The word [`OFF`], or a value that the function knows, with words for it.
 pub(super) struct Off<S>(pub(super) S, pub(super) fn(&Json<'_>) -> bool, pub(super) fn() -> String);
 
-/// Yes or no.
 pub(super) struct Flag;
 
 /// A value for other programs, which is not read.
@@ -256,11 +252,9 @@ impl Shape for Flag {
     }
 }
 
-/// Every retry and every deferral is a message sent, received and deleted. More of them would cost
-/// too much for one message.
+/// Every retry and every deferral is a message sent, received and deleted.
 const MAX_COPIES: u32 = 10_000;
-/// The shortest delay, since a delay of zero is a loop at full speed. On the wire it is rounded up
-/// to a whole second.
+/// The shortest delay: a delay of zero is a loop at full speed.
 const MIN_DELAY: f64 = 0.001;
 /// The longest delay, since allowances are renewed once a day at the latest. A longer wait is a
 /// schedule and no retry.
@@ -284,13 +278,11 @@ pub(super) const AGE: Seconds = seconds(1.0, MAX_AGE);
 /// Beyond this factor the second delay is the cap in any case.
 pub(super) const FACTOR: Number = Number { min: 1.0, max: 100.0, what: "a number" };
 pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
-/// With the default pauses, so many attempts take 20 s. For a longer outage, a message waits in the
-/// queue.
+/// With the default pauses, so many attempts take 20 s.
 pub(super) const ATTEMPTS: Count = Count { min: 1, max: 10 };
 /// A send takes no longer, all its tries included.
 pub(super) const PAUSE: Seconds = seconds(MIN_DELAY, 60.0);
-/// A rule names no longer delay than a response may by default, which is the longest visibility
-/// timeout of SQS.
+/// The longest visibility timeout of SQS, as for the delay of a response.
 pub(super) const RULED: Seconds = seconds(MIN_DELAY, 43_200.0);
 /// A longer pause would probe a service too late after it works again.
 pub(super) const LONG_PAUSE: Seconds = seconds(MIN_DELAY, 900.0);
@@ -303,8 +295,7 @@ pub(super) const PERIOD: Seconds = seconds(0.01, 86_400.0);
 /// SQS delays by whole seconds, so a message whose turn has come may be up to a second early. A
 /// longer wait for a call costs more than another delivery.
 pub(super) const SLOT_WAIT: Seconds = seconds(1.0, 20.0);
-/// A shorter time is over before SQS delivers a duplicate. The longest is a year: a message lives
-/// for some weeks, redrives included.
+/// A shorter time is over before SQS delivers a duplicate. The longest is a year.
 pub(super) const KEEP: Seconds = seconds(60.0, 365.0 * 86_400.0);
 
 /// The form of a shape in JSON Schema. Only tests make it.

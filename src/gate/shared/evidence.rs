@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::health::{self, FailureRow};
-use super::super::recovery::SKEW;
+use super::super::pause::SKEW;
 use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
 use crate::table::{Field, Item, Update};
@@ -19,24 +19,10 @@ const ROW_SINCE: Field = Field::new("rowSince");
 const STREAK: Field = Field::new("answeredRow");
 /// The time of the last failure of the messages of each number. So many of different numbers are as
 /// many different messages at least.
-const MESSAGES: [Field; 16] = [
-    Field::new("failed0"),
-    Field::new("failed1"),
-    Field::new("failed2"),
-    Field::new("failed3"),
-    Field::new("failed4"),
-    Field::new("failed5"),
-    Field::new("failed6"),
-    Field::new("failed7"),
-    Field::new("failed8"),
-    Field::new("failed9"),
-    Field::new("failed10"),
-    Field::new("failed11"),
-    Field::new("failed12"),
-    Field::new("failed13"),
-    Field::new("failed14"),
-    Field::new("failed15"),
-];
+const MESSAGES: [Field; 16] = Field::each([
+    "failed0", "failed1", "failed2", "failed3", "failed4", "failed5", "failed6", "failed7",
+    "failed8", "failed9", "failed10", "failed11", "failed12", "failed13", "failed14", "failed15",
+]);
 
 const WINDOW: u64 = health::WINDOW as u64;
 const RECOVERED: u64 = health::RECOVERED as u64;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
+use tokio::runtime::Builder;
 
 use super::*;
 use crate::clock::{Clock, Sampler, from_epoch_millis};
@@ -17,6 +18,7 @@ use crate::queue::{
     Attribute, AttributeValue, CallError, Confirmation, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };
 use crate::report::{Outcome, Settlement};
+use crate::settings::Settings;
 use crate::wire;
 
 const CAP: u32 = 50;

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
+use super::super::turn::Uncalled;
 use super::gate::Gate;
 use super::{Call, Taken};
 use crate::disposition::{Deferral, Strategy};
@@ -15,7 +15,6 @@ use crate::policy;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
-/// The most messages of a batch.
 const MAX_BATCH: usize = 10_000;
 /// The longest wait by visibility for the end of a pause that an operator may end at any time.
 const LONGEST_BY_VISIBILITY: Duration = Duration::from_mins(15);
@@ -88,8 +87,7 @@ impl Call<'_> {
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
 
-    /// The permission to call after a wait: a pause may have begun meanwhile, or the circuit may have
-    /// opened.
+    /// The permission to call after a wait, in which a pause may have begun.
     pub(super) async fn renew(
         &self,
         permit: Permit,

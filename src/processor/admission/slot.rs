@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::super::decide::Uncalled;
 use super::super::inner::{QueuePolicy, Slots};
+use super::super::turn::Uncalled;
 use super::gate::Gate;
-use super::tenant::tenant;
+use super::gate::tenant;
 use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
@@ -20,12 +20,10 @@ use crate::shared_table::{Admitted, Request, Ticket};
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Call<'_> {
-    /// The limit of all messages of its scope.
     pub(super) fn total(&self) -> Option<Gate> {
         self.gates.last().copied().filter(Gate::is_total)
     }
 
-    /// The limits of its keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Gate> {
         self.gates.iter().filter(|gate| !gate.is_total())
     }
@@ -212,9 +210,8 @@ impl Call<'_> {
         self.attempts.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
     }
 
-    /// The request of a message to a rate limit, and how long it can wait for its slot. A message
-    /// that waits by its visibility cannot carry a start tag, and each further
-    /// receive counts as a retry. So it waits here for longer.
+    /// The request of a message to a rate limit, and how long it can wait for its slot: longer if
+    /// it waits by its visibility, since it cannot carry a start tag and each receive counts.
     fn ask(&self, gate: &Gate) -> (Ask, Duration) {
         let Self { attempts, delivery, .. } = self;
         let half = self.half();
@@ -259,7 +256,6 @@ impl Call<'_> {
         self.total().is_some_and(|total| self.ask(&total).0 == Ask::Newcomer)
     }
 
-    /// The limit that counts now.
     fn in_effect(&self, gate: &Gate) -> RateLimit {
         match &self.policy.slots {
             Slots::Own(_) => gate.limit,

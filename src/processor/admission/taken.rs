@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, timeout_at};
 
-use super::super::decide::Ended;
 use super::super::executor::Slot;
 use super::super::inner::{QueuePolicy, Slots};
+use super::super::turn::Ended;
 use super::gate::Gate;
 use crate::delivery::Delivery;
 use crate::failure::Failure;
@@ -85,7 +85,8 @@ impl Taken {
         if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
             let until = (Instant::now() + grace / 2).min(cutoff + grace);
             if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
-                attempts.announce(change, decision.failure.as_ref().map_or("", Failure::detail));
+                attempts
+                    .announce(Some(change), decision.failure.as_ref().map_or("", Failure::detail));
             }
         }
         let says = delivery.used().is_some() || !delivery.allowances().is_empty();

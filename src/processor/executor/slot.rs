@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::super::decide::{Attempts, Turn};
-use super::{DECIDED_WITHIN, End, Running, Shared, give_back};
+use super::super::turn::{Attempts, Turn};
+use super::{DECIDED_WITHIN, End, Running, Shared};
 use crate::delivery::Delivery;
 use crate::gate::{Noted, Permit, Reply};
 use crate::lock::lock;
@@ -24,15 +24,21 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let number = shared.new_slot();
+        let mut state = lock(&shared.state);
+        state.slots.push(None);
+        let number = state.slots.len() - 1;
+        drop(state);
         Self { shared, number, has_waited: AtomicBool::new(false) }
+    }
+
+    fn running<T>(&self, look: impl FnOnce(&mut Running) -> T) -> Option<T> {
+        lock(&self.shared.state).slots[self.number].as_mut().map(look)
     }
 
     pub(crate) fn attempts(&self) -> &Attempts {
         &self.shared.attempts
     }
 
-    /// Takes the next delivery, if one is left.
     pub(crate) fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
         if lock(&self.shared.state).queued.as_slice().is_empty() {
             return None;
@@ -75,11 +81,10 @@ impl Slot {
     /// it, and the table may take long to note it. Returns the least wait of a message that is not the
     /// cause of its failure.
     pub(crate) fn note(&self, reply: Reply, cause: &str, at: SystemTime) -> Option<Duration> {
-        let mut state = lock(&self.shared.state);
-        let permit = state.slots[self.number].as_mut().and_then(|running| running.permit.take());
-        drop(state);
-        let Noted { change, least_wait } = give_back(permit, reply, at);
-        self.shared.announce(change, cause);
+        let permit = self.running(|running| running.permit.take()).flatten();
+        let noted = permit.map(|permit| permit.give_back(reply, at));
+        let Noted { change, least_wait } = noted.unwrap_or_default();
+        self.attempts().announce(change, cause);
         least_wait
     }
 
@@ -93,21 +98,21 @@ impl Slot {
         true
     }
 
-    /// Notes that another slot calls the service for this one too. Its end is that of the call, so it
-    /// has no time limit of its own.
+    /// Notes that another slot calls the service for this one too, and ends its call.
     pub(crate) fn follow(&self, permit: Permit) {
-        if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
+        self.running(|running| {
             (running.permit, running.follows) = (Some(permit), true);
             running.due = running.due.max(self.attempts().deadlines.cutoff);
-        }
+        });
     }
 
     /// Notes that it has no other slot to follow. Returns the permit, unless it was abandoned.
     pub(crate) fn unfollow(&self) -> Option<Permit> {
-        let mut state = lock(&self.shared.state);
-        let running = state.slots[self.number].as_mut()?;
-        running.follows = false;
-        running.permit.take()
+        self.running(|running| {
+            running.follows = false;
+            running.permit.take()
+        })
+        .flatten()
     }
 
     /// Notes that the handler begins only after `wait`, and returns its turn then.
@@ -133,15 +138,11 @@ impl Slot {
 
     /// Gives the attempt in this slot until `due`, if it has less time.
     pub(crate) fn extend(&self, due: Instant) {
-        if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
-            running.due = running.due.max(due);
-        }
+        self.running(|running| running.due = running.due.max(due));
     }
 
-    /// Whether the handler was called.
     pub(crate) fn has_begun(&self) -> bool {
-        let state = lock(&self.shared.state);
-        state.slots[self.number].as_ref().is_some_and(|running| running.permit.is_some())
+        self.running(|running| running.permit.is_some()).unwrap_or(false)
     }
 
     /// The attempts that are about to begin while this one waits.
@@ -154,9 +155,7 @@ impl Slot {
     /// The turn of the attempt in this slot, if it has waited and was not abandoned.
     pub(crate) fn later_turn(&self) -> Option<Turn> {
         let has_waited = self.has_waited.load(Ordering::Relaxed);
-        let turn =
-            || lock(&self.shared.state).slots[self.number].as_ref().map(|running| running.turn);
-        has_waited.then(turn).flatten()
+        has_waited.then(|| self.running(|running| running.turn)).flatten()
     }
 
     /// The turn of the attempt in this slot, if it has waited: it begins now.

@@ -80,7 +80,7 @@ fn anything_else_is_wrapped() {
     ];
     for (payload, quoted) in cases {
         assert_eq!(stamped(payload), format!("{{\"retryBody\":{quoted},{MEMBERS}}}"));
-        assert_eq!(stamp(payload, &state(), Wrap::Never), Err(NotWrappable), "{payload:?}");
+        assert_eq!(stamp(payload, &state(), Wrap::Never), None, "{payload:?}");
         assert_survives(payload, &[state(), state()]);
         assert_survives(&stamped(payload), &[state(), state()]);
     }
@@ -303,7 +303,7 @@ fn every_field_of_the_state_has_its_place() {
         r#""deferrals":3,"hops":4,"alone":true,"redrives":5,"original":{"retryCount":"null"},"#,
         r#""deadLetter":{ "class" :"quota"},"z":[1 ],"\uffff":1e999}}"#,
     );
-    assert_eq!(text.as_deref(), Ok(expected));
+    assert_eq!(text.as_deref(), Some(expected));
     assert_survives("{\"retryCount\":null}", &[full.clone(), full]);
 }
 
@@ -312,7 +312,7 @@ fn an_empty_state_is_written_in_full() {
     let text =
         stamp("{}", &RetryState::default(), Wrap::Never).map(|copy| copy.as_str().to_owned());
     let expected = r#"{"retryCount":0,"originalMessageId":"","retryTimestamp":"1970-01-01T00:00:00.000Z","retryState":{"v":1}}"#;
-    assert_eq!(text.as_deref(), Ok(expected));
+    assert_eq!(text.as_deref(), Some(expected));
     let unsent =
         RetryState { retry_timestamp: Some(SystemTime::UNIX_EPOCH), ..RetryState::default() };
     assert_eq!(read(expected, CAP).origin, Origin::Ours(Box::new(unsent)));

@@ -237,7 +237,7 @@ pub(super) fn text_of(attribute: &Attribute) -> Cow<'_, str> {
 }
 
 fn reasons() -> PossibleValuesParser {
-    let known = DeadLetterReason::ALL.iter().map(|reason| reason.as_str());
+    let known = DeadLetterReason::WORDS.iter().map(|(word, _)| *word);
     known.chain([UNKNOWN]).collect::<Vec<_>>().into()
 }
 

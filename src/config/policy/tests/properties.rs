@@ -7,7 +7,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use super::super::classes::{CLASS, CLASSES};
+use super::super::classes::{self, CLASS};
 use super::super::delays::SETTLING;
 use super::super::keys::{DOCUMENT, ENTRY};
 use super::super::rules::{CONDITIONS, RULE};
@@ -48,7 +48,7 @@ fn names() -> impl Strategy<Value = String> {
     let classes = CLASS.names();
     let calls = SETTLING.names();
     let rules = RULE.names().into_iter().chain(CONDITIONS.names());
-    let names = CLASSES.map(|(name, _)| name);
+    let names = classes::classes().map(|(name, _)| name);
     let known = globals
         .chain(classes)
         .chain(calls)

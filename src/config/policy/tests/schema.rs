@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Map, Value, json};
 
-use super::super::classes::{CLASS, CLASSES, Entries};
+use super::super::classes::{CLASS, Entries, classes};
 use super::super::delays::{
     Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
 };
@@ -145,9 +145,8 @@ impl<T> Schema for KeyTable<T> {
 
 impl Schema for Entries {
     fn schema(&self) -> Value {
-        let class =
-            |(name, _): &(&str, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" }));
-        let classes: Map<String, Value> = CLASSES.iter().map(class).collect();
+        let class = |(name, _): (&str, _)| (name.to_owned(), json!({ "$ref": "#/$defs/class" }));
+        let classes: Map<String, Value> = classes().map(class).collect();
         json!({ "type": "object", "properties": classes, "additionalProperties": false })
     }
 }

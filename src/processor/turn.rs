@@ -1,5 +1,4 @@
-//! Decides about a delivery where no user's code runs: before the handler (gate) and after it
-//! (decide). It has the deadlines of the invocation, and how a host ends its batches earlier.
+//! The turn of a delivery: its times, the deadlines of its invocation, and how its handler can end.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,16 +7,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
-use super::inner::{Inner, QueuePolicy};
-use crate::delivery::Delivery;
-use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use super::inner::Inner;
+use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Change, Reply, TimeLeft, gate};
+use crate::gate::{Change, Reply};
 use crate::limit::StartTag;
 use crate::observer::Event;
-use crate::plan::Decision;
-use crate::policy;
-use crate::settings::{DeadLetterMode, Limits, Mode};
+use crate::settings::{Limits, Mode};
 use crate::settle::Window;
 
 pub(super) enum Handled {
@@ -45,7 +41,6 @@ pub(super) struct Uncalled {
 }
 
 impl Uncalled {
-    /// The host ends.
     pub(super) fn stopped() -> Self {
         Disposition::Release(ReleaseReason::ShuttingDown).into()
     }
@@ -130,16 +125,13 @@ impl Handled {
     }
 }
 
-/// The attempts of one batch.
 pub(super) struct Attempts {
     pub(super) inner: Arc<Inner>,
     pub(super) deadlines: Deadlines,
-    /// The span of the log lines.
     pub(super) invocation: Span,
 }
 
 impl Attempts {
-    /// The turn of a delivery, now.
     pub(super) fn turn(&self) -> Turn {
         let Inner { clock, sampler, .. } = &*self.inner;
         let began = Instant::now();
@@ -151,38 +143,17 @@ impl Attempts {
         self.inner.clock.now()
     }
 
-    /// The decision about a delivery that no slot could take in time.
-    pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
-        let turn = &self.turn();
-        self.gate(delivery, turn).unwrap_or_else(|| {
-            let late = self.deferred(delivery, Deferral::NoTimeLeft, turn.sample);
-            self.decide(delivery, turn, Handled::Uncalled(late), None)
-        })
-    }
-
-    /// The decision about a delivery whose handler blocks its thread, and the evidence of the
-    /// downstream service.
-    pub(super) fn abandoned(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        had_its_time: bool,
-    ) -> (Decision, Reply) {
-        let handled = Handled::Abandoned;
-        let reply = handled.reply(had_its_time);
-        (self.decide(delivery, turn, handled, None), reply)
-    }
-
     /// Tells the change that an attempt made for others.
-    pub(super) fn announce(&self, change: Change, cause: &str) {
+    pub(super) fn announce(&self, change: Option<Change>, cause: &str) {
         let is_enforced = self.inner.mode == Mode::Requeue;
         let event = match change {
-            Change::Opened => Event::CircuitOpened { is_shared: false, is_enforced, cause },
-            Change::OpenedForAll => {
+            None => return,
+            Some(Change::Opened) => Event::CircuitOpened { is_shared: false, is_enforced, cause },
+            Some(Change::OpenedForAll) => {
                 Event::CircuitOpened { is_shared: true, is_enforced: true, cause }
             }
-            Change::Closed => Event::CircuitClosed { is_shared: false },
-            Change::ClosedForAll => Event::CircuitClosed { is_shared: true },
+            Some(Change::Closed) => Event::CircuitClosed { is_shared: false },
+            Some(Change::ClosedForAll) => Event::CircuitClosed { is_shared: true },
         };
         self.invocation.in_scope(|| self.inner.observers.tell(&event));
     }
@@ -190,86 +161,6 @@ impl Attempts {
     /// Whether the host ends, so that no handler starts and no request to the table begins.
     pub(super) fn is_stopping(&self) -> bool {
         self.deadlines.stop.starting.is_cancelled()
-    }
-
-    /// Step 2, gate: the decision about a message that is settled without a call of its handler.
-    pub(super) fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
-        let inner = &*self.inner;
-        let QueuePolicy { policy, .. } = inner.policy(delivery);
-        let Turn { began, at: now, sample, .. } = *turn;
-        let decision =
-            |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
-        if inner.has_lapsed(delivery) {
-            return decision(Disposition::Release(ReleaseReason::Lapsed));
-        }
-        if inner.not_deleted.find(delivery, now).is_some() {
-            return decision(Disposition::Complete);
-        }
-        if self.is_stopping() {
-            return decision(Disposition::Release(ReleaseReason::ShuttingDown));
-        }
-        let time_left =
-            if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
-        let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
-        let dead_lettered = inner.dead_lettered.find(delivery, now);
-        let reason = dead_lettered.as_ref().map(|dead_lettered| dead_lettered.reason);
-        if let Some(disposition) =
-            gate(policy, dead_letter, delivery, reason, now, time_left, sample)
-        {
-            let is_sent = matches!(disposition, Disposition::DeadLetter(_))
-                && *dead_letter != DeadLetterMode::Redrive;
-            let failure =
-                dead_lettered.and_then(|dead_lettered| dead_lettered.failure).filter(|_| is_sent);
-            return decision(disposition).map(|decision| Decision { failure, ..decision });
-        }
-        let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
-        let decision = self.decide(delivery, turn, Handled::Failed(objection), None);
-        Some(Decision { elapsed: None, ..decision })
-    }
-
-    /// Step 5, decide: from the end of a handler to the disposition of its message. `least_wait` is
-    /// known of a message whose service serves nobody.
-    pub(super) fn decide(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        handled: Handled,
-        least_wait: Option<Duration>,
-    ) -> Decision {
-        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
-        let Turn { began, sample, .. } = *turn;
-        let now = self.now();
-        let decided = |disposition| Decision {
-            elapsed: Some(began.elapsed()),
-            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
-        };
-        match handled {
-            Handled::Done => decided(Disposition::Complete),
-            Handled::Failed(failure) => {
-                let usage = delivery.usage();
-                let mut disposition = policy::decide(policy, &usage, &failure, now, sample);
-                if let Some(least) = least_wait {
-                    disposition =
-                        policy::unserved(policy, &usage, &failure, disposition, least, now);
-                }
-                Decision { failure: Some(failure), ..decided(disposition) }
-            }
-            Handled::Unclear { failure, .. } => {
-                let (failure, disposition) = policy::unclear(policy, failure, now, sample);
-                Decision { failure: Some(failure), ..decided(disposition) }
-            }
-            Handled::Interrupted => decided(Disposition::Release(ReleaseReason::ShuttingDown)),
-            Handled::Abandoned => decided(Disposition::Release(ReleaseReason::Abandoned)),
-            Handled::Uncalled(Uncalled { disposition, start_tag }) => {
-                Decision { elapsed: None, start_tag, ..decided(disposition) }
-            }
-        }
-    }
-
-    /// Defers a message whose handler could not be called.
-    pub(super) fn deferred(&self, delivery: &Delivery, why: Deferral, sample: f64) -> Uncalled {
-        let QueuePolicy { policy, .. } = self.inner.policy(delivery);
-        policy::defer(policy, why, delivery.deferrals(), self.now(), sample).into()
     }
 }
 
@@ -290,9 +181,7 @@ pub(super) struct Deadlines {
     pub(super) stop: Stop,
     /// No handler starts or runs after this.
     pub(super) cutoff: Instant,
-    /// Longest run of one handler.
     pub(super) timeout: Duration,
-    /// Most handlers at once.
     pub(super) concurrency: usize,
     /// How long a handler that is to end has to yield.
     pub(super) grace: Duration,

@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
 
-use super::MAX_REQUESTS;
+use super::known::{Admitted, Asker, Askers, Request, SharedScope};
+use super::{TableClient, expires};
 use crate::disposition::Deferral;
 use crate::limit::{Admission, Ask, Claim, Demand, LimitState, Share};
-use crate::shared_table::pauses::{Admitted, Asker, Askers, Request, SharedScope};
-use crate::shared_table::{TableClient, expires};
 use crate::table::{Field, TableError};
 
+/// The most requests in a row for the messages that ask together. They ask twice.
+pub(super) const MAX_REQUESTS: u32 = 3;
 /// The other messages of a batch ask within this time after the first one, unless something else
 /// prevents their calls.
 const TOGETHER: Duration = Duration::from_millis(1);

@@ -1,6 +1,6 @@
-//! Holds back sends to a queue after a send without a response. Such a send may have stored its
-//! copies, and their originals stay. If every response is lost, each original and each copy is sent
-//! again at its time: their number doubles and doubles.
+//! Facts about queues that settling learns: after a send without a response, other sends to the queue
+//! wait, since their number doubles if every response is lost. And the length of a message that a queue
+//! refused: a function cannot read its `MaximumMessageSize`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::queue::{CallErrorKind, QueueArn};
+use crate::queue::{CallErrorKind, MAX_BATCH_BYTES, QueueArn};
 
 /// After a send without a response, no other send to the same queue begins for so long. Then one
 /// send goes ahead, and the others follow after its response.
@@ -47,6 +47,30 @@ impl SendPause {
                 paused_until.remove(queue);
             }
         }
+    }
+}
+
+/// After so long, a copy of any length is tried again: the attribute may have been raised. It is longer
+/// than most visibility timeouts.
+const REMEMBERED: Duration = Duration::from_mins(15);
+
+/// The longest message of each queue that has refused one.
+#[derive(Default)]
+pub(crate) struct MaxLengths(Mutex<BTreeMap<Arc<QueueArn>, (usize, Instant)>>);
+
+impl MaxLengths {
+    /// The most bytes of a message in this queue, as far as is known.
+    pub(crate) fn of(&self, queue: &QueueArn) -> usize {
+        match lock(&self.0).get(queue) {
+            Some((max, until)) if Instant::now() < *until => *max,
+            _ => MAX_BATCH_BYTES,
+        }
+    }
+
+    /// Learns that a message of so many bytes was refused.
+    pub(super) fn note_refused(&self, queue: &Arc<QueueArn>, bytes: usize) {
+        let max = self.of(queue).min(bytes.saturating_sub(1));
+        lock(&self.0).insert(Arc::clone(queue), (max, Instant::now() + REMEMBERED));
     }
 }
 

@@ -1,0 +1,118 @@
+//! The processor for a host without a poller, which deletes finished messages and receives by itself:
+//! the worker.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::turn::{Deadlines, Stop};
+use super::{BatchProcessor, groups};
+use crate::delivery::Delivery;
+use crate::gate::{NotPermitted, Scope, Standstill};
+use crate::handler::Handler;
+use crate::message::Body;
+use crate::observer::Event;
+use crate::queue::{Queue, QueueArn, Record};
+use crate::report::Report;
+use crate::settings::Mode;
+use crate::settle::{Deleted, Settled};
+
+/// The deletes of a batch, by message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deletes {
+    /// Those that were settled on an earlier receive.
+    pub(crate) known: usize,
+    pub(crate) deleted: Deleted,
+}
+
+impl<H, Q, T> BatchProcessor<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    /// As [`process`](Self::process), for a host without a poller that deletes finished messages.
+    /// Each is deleted as soon as it is done, however long the others take. A message that could not
+    /// be deleted is not handled on its next receive, but deleted.
+    pub(crate) async fn process_and_delete(
+        &self,
+        records: Vec<Record>,
+        deadline: Instant,
+        stop: &Stop,
+    ) -> (Report, Deletes) {
+        let Self { settler, inner, .. } = self;
+        let not_deleted = &inner.not_deleted;
+        let limits = inner.limits(&records);
+        let deadlines = Deadlines::new(Instant::now(), deadline, limits, stop.clone());
+        let deadlines = Deadlines { deletes_done: true, ..deadlines };
+        let until = deadlines.window.deadline;
+        inner.observers.tell(&Event::Received { messages: records.len() });
+        let mut deliveries = inner.decoder.decode(records, self.clock(), deadline).await;
+        let now = settler.clock.now();
+        let known: Vec<_> = deliveries
+            .extract_if(.., |delivery| not_deleted.find(delivery, now).is_some())
+            .map(Arc::new)
+            .collect();
+        let known_count = known.len();
+        let note = |delivery: &Delivery| not_deleted.note(delivery, settler.clock.now(), ());
+        let mut settled = Vec::new();
+        let working = async {
+            let mut deleted = Deleted::default();
+            for round in groups::rounds(deliveries) {
+                let (done, mut deleting) = mpsc::unbounded_channel();
+                let settled = &mut settled;
+                // This closure owns the sender, so that deleting ends when settling has ended.
+                let settle = move |one: Settled| {
+                    if let Some(delivery) = one.to_delete() {
+                        let _ = done.send(delivery);
+                    } else if settler.has_lapsed(&one.decision.delivery) {
+                        self.inner.note_copied(&one);
+                    }
+                    settled.push(one);
+                };
+                let working = self.work(round, &deadlines, settle);
+                let done = stream::poll_fn(move |context| deleting.poll_recv(context));
+                deleted += tokio::join!(working, settler.delete_done(done, until, note)).1;
+            }
+            deleted
+        };
+        let deleting = settler.delete_done(stream::iter(known), until, note);
+        let (mut all, again) = tokio::join!(working, deleting);
+        all += again;
+        let deletes = Deletes { known: known_count, deleted: all };
+        (self.inner.report(settled, deadlines.window.started), deletes)
+    }
+
+    /// The standstill of a queue, if most of its messages could now only be deferred. A host need
+    /// not receive them.
+    pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
+        match self.inner.mode {
+            Mode::Requeue => {
+                self.inner.policies.of(Some(queue)).protection.standstill(self.clock().now())
+            }
+            Mode::Report => None,
+        }
+    }
+
+    /// The pauses and open circuits of a queue: those of this processor, and those of all execution
+    /// environments as last seen. Of a scope with both, the longer one.
+    pub(crate) fn pauses(&self, queue: &QueueArn) -> Vec<(Scope, NotPermitted)> {
+        if self.inner.mode == Mode::Report {
+            return Vec::new();
+        }
+        let policy = self.inner.policies.of(Some(queue));
+        let own = policy.protection.pauses(self.clock().now());
+        let shared = policy.pauses.iter().flat_map(|pauses| pauses.all());
+        let mut longest: HashMap<Scope, NotPermitted> = HashMap::new();
+        for (scope, paused) in own.into_iter().chain(shared) {
+            let known = longest.entry(scope).or_insert(paused);
+            if paused.rest > known.rest {
+                *known = paused;
+            }
+        }
+        longest.into_iter().collect()
+    }
+}
