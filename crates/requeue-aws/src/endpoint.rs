@@ -55,27 +55,20 @@ impl Endpoint {
     pub(crate) async fn of(service: Service, sdk: &SdkConfig) -> Result<Self, BoxError> {
         let region = sdk.region().ok_or("no region is set")?;
         let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
-        let given = set_endpoint(service.id(), sdk);
+        let given = set_endpoint(service.names().1, sdk);
         let is_given = given.is_some();
         // The host of Secrets Manager is the same with IPv6.
         let sqs_ipv6 = ipv6 && (is_given || service != Service::SecretsManager);
         let sqs = sqs(region.as_ref(), fips, sqs_ipv6, given).await?;
-        let (host, signing_region) = match service {
-            _ if is_given => return Ok(Self::at(&sqs, region.clone())),
-            Service::Iam => iam(region, fips, ipv6),
-            Service::CloudWatch
-            | Service::DynamoDb
-            | Service::Kms
-            | Service::Lambda
-            | Service::Logs
-            | Service::SecretsManager
-            | Service::Ssm => (beside(&sqs, service, fips)?, region.clone()),
+        if is_given {
+            return Ok(Self { url: sqs, signing_region: region.clone() });
+        }
+        let (host, signing_region) = if service == Service::Iam {
+            iam(region, fips, ipv6)
+        } else {
+            (beside(&sqs, service, fips)?, region.clone())
         };
-        Ok(Self::at(&format!("https://{host}"), signing_region))
-    }
-
-    fn at(url: &str, signing_region: Region) -> Self {
-        Self { url: url.to_owned(), signing_region }
+        Ok(Self { url: format!("https://{host}"), signing_region })
     }
 }
 
@@ -102,13 +95,9 @@ async fn sqs(
 /// other services do not. Source: the services' endpoint rules in botocore.
 fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
     let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
-    let fips = match service {
-        Service::CloudWatch | Service::DynamoDb | Service::Logs | Service::Ssm => {
-            sqs.ends_with("-fips")
-        }
-        Service::Iam | Service::Kms | Service::Lambda | Service::SecretsManager => fips,
-    };
-    Ok(format!("{}{}.{domain}", service.name(), if fips { "-fips" } else { "" }))
+    let is_as_sqs = [Service::CloudWatch, Service::DynamoDb, Service::Logs, Service::Ssm];
+    let fips = if is_as_sqs.contains(&service) { sqs.ends_with("-fips") } else { fips };
+    Ok(format!("{}{}.{domain}", service.names().0, if fips { "-fips" } else { "" }))
 }
 
 fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {

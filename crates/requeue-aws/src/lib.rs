@@ -1,6 +1,6 @@
 //! Calls single operations of AWS services without a client crate for each. Those crates hold every
-//! operation of a service and compile for minutes, but [Requeue](https://docs.rs/requeue) needs a few
-//! operations of each service. This crate sends requests and reads errors; it does not know the
+//! operation of a service and compile for minutes, but [Requeue](https://docs.rs/requeue) needs a
+//! few operations of each service. This crate sends requests and reads errors; it does not know the
 //! meaning of an operation.
 //!
 //! Signatures, retries, timeouts and endpoints are those of the SDK: it uses the same configuration
@@ -74,60 +74,30 @@ pub enum Service {
 }
 
 impl Service {
-    /// Its name in host names and signatures.
-    const fn name(self) -> &'static str {
+    /// Its name in host names and signatures, its name in settings, as in
+    /// `AWS_ENDPOINT_URL_SECRETS_MANAGER`, and the version of its JSON protocol. Source: the
+    /// services' models in botocore.
+    const fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::CloudWatch => "monitoring",
-            Self::DynamoDb => "dynamodb",
-            Self::Iam => "iam",
-            Self::Kms => "kms",
-            Self::Lambda => "lambda",
-            Self::Logs => "logs",
-            Self::SecretsManager => "secretsmanager",
-            Self::Ssm => "ssm",
-        }
-    }
-
-    /// Its name in settings, as in `AWS_ENDPOINT_URL_SECRETS_MANAGER`.
-    const fn id(self) -> &'static str {
-        match self {
-            Self::CloudWatch => "CloudWatch",
-            Self::DynamoDb => "DynamoDB",
-            Self::Iam => "IAM",
-            Self::Kms => "KMS",
-            Self::Lambda => "Lambda",
-            Self::Logs => "CloudWatch Logs",
-            Self::SecretsManager => "Secrets Manager",
-            Self::Ssm => "SSM",
+            Self::CloudWatch => ("monitoring", "CloudWatch", "application/x-amz-json-1.0"),
+            Self::DynamoDb => ("dynamodb", "DynamoDB", "application/x-amz-json-1.0"),
+            Self::Iam => ("iam", "IAM", "application/x-amz-json-1.1"),
+            Self::Kms => ("kms", "KMS", "application/x-amz-json-1.1"),
+            Self::Lambda => ("lambda", "Lambda", "application/x-amz-json-1.1"),
+            Self::Logs => ("logs", "CloudWatch Logs", "application/x-amz-json-1.1"),
+            Self::SecretsManager => {
+                ("secretsmanager", "Secrets Manager", "application/x-amz-json-1.1")
+            }
+            Self::Ssm => ("ssm", "SSM", "application/x-amz-json-1.1"),
         }
     }
 
     /// The code and the message of an error response, if the service itself sent it.
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
-        let body = body(answer);
-        match self {
-            Self::Iam => error_of_xml(body),
-            Self::CloudWatch
-            | Self::DynamoDb
-            | Self::Kms
-            | Self::Lambda
-            | Self::Logs
-            | Self::SecretsManager
-            | Self::Ssm => error_of_json(answer.headers().get("x-amzn-errortype"), body),
+        if self == Self::Iam {
+            return error_of_xml(body(answer));
         }
-    }
-
-    /// The version of its JSON protocol. Source: the services' models in botocore.
-    const fn json(self) -> &'static str {
-        match self {
-            Self::CloudWatch | Self::DynamoDb => "application/x-amz-json-1.0",
-            Self::Iam
-            | Self::Kms
-            | Self::Lambda
-            | Self::Logs
-            | Self::SecretsManager
-            | Self::Ssm => "application/x-amz-json-1.1",
-        }
+        error_of_json(answer.headers().get("x-amzn-errortype"), body(answer))
     }
 }
 
@@ -145,11 +115,11 @@ pub async fn call<T: Send + Sync + 'static>(
     let endpoint = Endpoint::of(service, sdk).await.map_err(SdkError::construction_failure)?;
     let mut config = Layer::new("requeue-aws");
     config.store_put(SensitiveOutput);
-    config.store_put(ApiMetadata::new(service.name(), env!("CARGO_PKG_VERSION")));
+    config.store_put(ApiMetadata::new(service.names().0, env!("CARGO_PKG_VERSION")));
     config.store_put(AuthSchemeOptionResolverParams::new(()));
     config.store_put(SigV4OperationSigningConfig {
         region: Some(endpoint.signing_region.into()),
-        name: Some(SigningName::from_static(service.name())),
+        name: Some(SigningName::from_static(service.names().0)),
         ..SigV4OperationSigningConfig::default()
     });
     if let Some(retries) = sdk.retry_config() {
@@ -159,7 +129,7 @@ pub async fn call<T: Send + Sync + 'static>(
         config.store_put(timeouts.clone());
     }
     let mut operation = Operation::builder()
-        .service_name(service.name())
+        .service_name(service.names().0)
         .operation_name("call")
         .endpoint_url(&endpoint.url)
         .with_connection_poisoning()
@@ -236,7 +206,7 @@ pub async fn call_json_with<T: Send + Sync + 'static>(
     let request = Request::builder()
         .method(Method::POST)
         .uri("/")
-        .header(CONTENT_TYPE, service.json())
+        .header(CONTENT_TYPE, service.names().2)
         .header("x-amz-target", operation)
         .body(request)
         .map_err(SdkError::construction_failure)?;
@@ -297,8 +267,7 @@ impl<T> fmt::Debug for Unprinted<T> {
     }
 }
 
-/// The header has precedence over the body. Source: Smithy's AWS JSON 1.1 and REST JSON 1
-/// protocols.
+/// The header has precedence over the body. Source: Smithy's AWS JSON 1.1 and REST JSON 1.
 fn error_of_json(header: Option<&str>, body: &[u8]) -> Result<ErrorMetadata, BoxError> {
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
     let text = |names: &[&str]| names.iter().find_map(|name| body[*name].as_str());

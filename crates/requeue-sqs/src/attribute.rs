@@ -67,10 +67,6 @@ pub fn message_bytes(body: &str, attributes: &BTreeMap<String, Attribute>) -> us
 
 /// Whether SQS allows these characters in the name of a message attribute. Source: SQS developer
 /// guide, "Amazon SQS message metadata".
-///
-/// ```
-/// assert!(requeue::queue::is_attribute_name("Body.ContentType"));
-/// ```
 #[must_use]
 pub fn is_attribute_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))

@@ -67,13 +67,13 @@ impl CallError {
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
         let is_of_gateway = matches!(status, 502 | 504);
-        let kind = if !is_of_gateway && (status == 429 || UNAVAILABLE.contains(&code)) {
+        let kind = if !is_of_gateway && (status == 429 || is_one_of(UNAVAILABLE, code)) {
             CallErrorKind::Unavailable
         } else if status >= 500 {
             // A gateway or a proxy responded, and the service behind it may have carried the call
             // out.
             CallErrorKind::Ambiguous
-        } else if MALFORMED.contains(&code) {
+        } else if is_one_of(MALFORMED, code) {
             CallErrorKind::Malformed
         } else {
             CallErrorKind::Refused
@@ -101,43 +101,23 @@ impl CallError {
 }
 
 /// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the
-/// SDK's list of throttling codes.
-const UNAVAILABLE: [&str; 21] = [
-    "BandwidthLimitExceeded",
-    "EC2ThrottledException",
-    // The next request has new credentials, if there are any.
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "InternalError",
-    "InternalFailure",
-    "KMS.ThrottlingException",
-    "KmsThrottled",
-    "LimitExceededException",
-    "PriorRequestNotComplete",
-    "ProvisionedThroughputExceededException",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "RequestThrottledException",
-    "ServiceUnavailable",
-    "SlowDown",
-    "ThrottledException",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-    "TransactionInProgressException",
-];
+/// SDK's list of throttling codes. After an expired token, the next request has new credentials, if
+/// there are any.
+const UNAVAILABLE: &str = "\
+     BandwidthLimitExceeded EC2ThrottledException ExpiredToken ExpiredTokenException InternalError \
+     InternalFailure KMS.ThrottlingException KmsThrottled LimitExceededException \
+     PriorRequestNotComplete ProvisionedThroughputExceededException RequestLimitExceeded \
+     RequestThrottled RequestThrottledException ServiceUnavailable SlowDown ThrottledException \
+     Throttling ThrottlingException TooManyRequestsException TransactionInProgressException";
 
 /// Codes for which one entry may be the cause. Source: SQS API reference, `SendMessageBatch`.
-const MALFORMED: [&str; 8] = [
-    "BatchEntryIdsNotDistinct",
-    "BatchRequestTooLong",
-    "InvalidBatchEntryId",
-    "InvalidMessageContents",
-    "InvalidParameterValue",
-    MESSAGE_TOO_LONG,
-    "MissingParameter",
-    "TooManyEntriesInBatchRequest",
-];
+const MALFORMED: &str = "\
+     BatchEntryIdsNotDistinct BatchRequestTooLong InvalidBatchEntryId InvalidMessageContents \
+     InvalidParameterValue MessageTooLong MissingParameter TooManyEntriesInBatchRequest";
+
+fn is_one_of(codes: &str, code: &str) -> bool {
+    codes.split(' ').any(|known| known == code)
+}
 
 /// The code of a refused send with this text, or [`MESSAGE_TOO_LONG`] if the text says so. Source: SQS's
 /// response to a message over the `MaximumMessageSize` of its queue.
