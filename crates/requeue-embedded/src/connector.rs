@@ -39,7 +39,7 @@ impl EmbeddedSqs {
     pub fn client_config(&self) -> aws_sdk_sqs::config::Builder {
         aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(self.engine().region().to_owned()))
+            .region(Region::new(self.engine().region.clone()))
             .credentials_provider(Credentials::new("embedded", "embedded", None, None, "embedded"))
             .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
             .time_source(Time(self.0.clock.clone()))

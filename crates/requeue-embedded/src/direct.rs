@@ -1,5 +1,4 @@
-//! The port of a queue: straight into the engine, without the SDK and its serialisation. Faults apply
-//! here too.
+//! The port of a queue: straight into the engine, without the SDK. Faults apply here too.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -129,7 +128,7 @@ impl EmbeddedSqs {
         let numbered: Vec<ReadEntry> = numbered.collect();
         let perform = async |faults: Vec<EntryFault>| {
             let names = (operation, queue.name());
-            let results = self.engine().batch(names, numbered, &faults, self.0.clock.now());
+            let results = self.engine().batch(names, numbered, &faults);
             self.0.news.notify_waiters();
             results
         };

@@ -1,5 +1,4 @@
-//! One request and its response: faults, execution, long polling. It is the same for every
-//! transport.
+//! One request and its response over any transport: faults, execution, long polling.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,35 +10,26 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::EmbeddedSqs;
 use crate::engine::error::SqsError;
-use crate::engine::{Engine, LongPoll};
+use crate::engine::{Answered, Engine};
 use crate::fault::{Call, EntryFault, Fault, FaultHook};
 use crate::protocol::{self, Context};
 
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// A time as a header can say it: HTTP dates and signatures have no year before 1970 or after 9999,
-/// but the caller's clock may show one.
+/// HTTP dates and signatures have no year before 1970 or after 9999, but a clock may show one.
 pub(crate) fn within_dates(time: SystemTime) -> SystemTime {
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
 }
 
-/// Why a fault leaves a request without its own response.
 pub(crate) enum Untransmitted {
-    /// It is refused.
     Refused { status: u16, code: String },
-    /// It or its response is lost, and the connection breaks.
     Lost,
 }
 
-/// The result of the engine, whether others have to check again, and how long to wait if it found
-/// nothing.
-type Asked<T> = Result<(T, bool, Option<LongPoll>), SqsError>;
-
 impl EmbeddedSqs {
-    /// Responds to a request of any transport: never, or with an error for a connection that breaks,
-    /// if a fault says so. `endpoint` is the beginning of the URLs of queues, as this client sees
-    /// them.
+    /// Responds to a request of any transport: never, or with an error for a connection that
+    /// breaks, if a fault says so. `endpoint` is the beginning of the URLs of queues.
     pub(crate) async fn exchange(
         &self,
         headers: &HeaderMap,
@@ -51,11 +41,9 @@ impl EmbeddedSqs {
         let operation = target.strip_prefix("AmazonSQS.").unwrap_or(target);
         let trace = header("x-amzn-trace-id");
         let perform = async |entry_faults: Vec<EntryFault>| {
-            self.with_long_poll(|engine, now| {
-                let entry_faults = &entry_faults;
-                let context = Context { now, endpoint, trace, entry_faults };
-                let performed = protocol::perform(engine, operation, body, &context)?;
-                Ok((performed.json, performed.news, performed.long_poll))
+            self.with_long_poll(|engine| {
+                let context = Context { endpoint, trace, entry_faults: &entry_faults };
+                protocol::perform(engine, operation, body, &context)
             })
             .await
         };
@@ -74,21 +62,24 @@ impl EmbeddedSqs {
     /// Asks the engine, again and again while it finds nothing and the request may wait.
     pub(crate) async fn with_long_poll<T>(
         &self,
-        mut ask: impl FnMut(&mut Engine, SystemTime) -> Asked<T>,
+        mut ask: impl FnMut(&mut Engine) -> Result<Answered<T>, SqsError>,
     ) -> Result<T, SqsError> {
         let begun = Instant::now();
         loop {
             // Registered before the engine is asked, so that no news is missed in between.
             let mut news = std::pin::pin!(self.0.news.notified());
             news.as_mut().enable();
-            let now = self.0.clock.now();
-            let (answer, is_news, long_poll) = ask(&mut self.engine(), now)?;
+            let (answered, now) = {
+                let mut engine = self.engine();
+                (ask(&mut engine)?, engine.now)
+            };
+            let Answered { value, is_news, long_poll } = answered;
             if is_news {
                 self.0.news.notify_waiters();
             }
             let Some(long_poll) = long_poll.filter(|long_poll| begun.elapsed() < long_poll.wait)
             else {
-                return Ok(answer);
+                return Ok(value);
             };
             let end = begun + long_poll.wait;
             let due = long_poll
@@ -102,8 +93,7 @@ impl EmbeddedSqs {
         }
     }
 
-    /// Counts a request, and carries it out as far as its fault allows. The entries of a batch may
-    /// have faults of their own.
+    /// Counts a request, and carries it out as far as its fault allows.
     pub(crate) async fn with_faults<F, T>(
         &self,
         operation: &str,
@@ -174,25 +164,19 @@ impl EmbeddedSqs {
 
 pub(crate) const REFUSED: &str = "refused by a fault";
 
-/// The number of requests that have arrived, and the function that decides about faults.
 #[derive(Default)]
 pub(crate) struct Calls {
     by_operation: BTreeMap<String, u64>,
     all: u64,
-    hook: Option<FaultHook>,
+    pub(crate) hook: Option<FaultHook>,
 }
 
 impl Calls {
-    pub(crate) fn set_hook(&mut self, hook: Option<FaultHook>) {
-        self.hook = hook;
-    }
-
     pub(crate) fn count(&self, operation: &str) -> u64 {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
 
-    /// The request's number, its number among those of its operation, and the function that decides
-    /// about it.
+    /// Its number, its number among those of its operation, and the function that decides about it.
     fn arrived(&mut self, operation: &str) -> (u64, u64, Option<FaultHook>) {
         self.all += 1;
         let of_operation = self.by_operation.entry(operation.to_owned()).or_default();

@@ -102,5 +102,4 @@ pub enum EntryOutcome {
     Unmentioned,
 }
 
-/// The caller's function that decides about faults.
 pub(crate) type FaultHook = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;

@@ -65,7 +65,7 @@ pub use mapping::{Batch, EventSourceMapping, InvocationResult};
 pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
-use engine::{Arrivals, Engine, Receive, ReceiveResult};
+use engine::{Arrivals, Engine, Receive};
 use exchange::Calls;
 
 /// The region of queues, unless another is named.
@@ -94,8 +94,8 @@ impl EmbeddedSqs {
         Self::seeded(clock, DEFAULT_REGION, DEFAULT_ACCOUNT, seed)
     }
 
-    /// As [`new`](Self::new), with another region and account in the ARNs of queues, and with the same
-    /// message ids in every run with the same seed.
+    /// As [`new`](Self::new), with another region and account in the ARNs of queues, and with the
+    /// same message ids in every run with the same seed.
     #[must_use]
     pub fn seeded(clock: Clock, region: &str, account: &str, seed: u64) -> Self {
         Self(Arc::new(Shared {
@@ -121,9 +121,8 @@ impl EmbeddedSqs {
         if name.strip_suffix(".fifo").is_some() {
             attributes.entry("FifoQueue".to_owned()).or_insert_with(|| "true".to_owned());
         }
-        let now = self.0.clock.now();
         let mut engine = self.engine();
-        engine.create_queue(name, &attributes, BTreeMap::new(), now)?;
+        engine.create_queue(name, &attributes, BTreeMap::new())?;
         Ok(arn(&engine, name))
     }
 
@@ -143,21 +142,18 @@ impl EmbeddedSqs {
 
     /// All attributes of a queue, as `GetQueueAttributes` returns them.
     pub fn attributes(&self, queue: &QueueArn) -> Result<BTreeMap<String, String>, SqsError> {
-        let now = self.0.clock.now();
-        self.engine().attributes(queue.name(), now)
+        self.engine().attributes(queue.name())
     }
 
     /// Every message of a queue, in the order of arrival. It receives none of them.
     pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, SqsError> {
-        let now = self.0.clock.now();
         let mut engine = self.engine();
-        Ok(engine.queue(queue.name(), now)?.messages().map(MessageView::of).collect())
+        Ok(engine.queue(queue.name())?.messages.values().map(MessageView::of).collect())
     }
 
     /// The number of messages in a queue, in all states.
     pub fn message_count(&self, queue: &QueueArn) -> Result<usize, SqsError> {
-        let now = self.0.clock.now();
-        Ok(self.engine().queue(queue.name(), now)?.len())
+        Ok(self.engine().queue(queue.name())?.messages.len())
     }
 
     /// Stores a message as though a consumer had just received it, under the receipt handle that it
@@ -170,19 +166,16 @@ impl EmbeddedSqs {
     ///
     /// If there is no such queue, or the handle is that of another message.
     pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), SqsError> {
-        let now = self.0.clock.now();
         let mut engine = self.engine();
-        let queue = engine.queue(queue.name(), now)?;
         let handle = message.receipt_handle.clone();
-        let visibility = queue.settings.visibility;
-        queue.put_in_flight(message.into_message(now), &handle, visibility, now)
+        let message = message.into_message(engine.now);
+        engine.queue(queue.name())?.put_in_flight(message, &handle)
     }
 
     /// Sends a message as a producer does, but without the SDK, and returns its id. It meets no
     /// fault and is not counted.
     pub fn put(&self, queue: &QueueArn, message: &Outgoing<'_>) -> Result<String, SqsError> {
-        let now = self.0.clock.now();
-        let sent = self.engine().send(queue.name(), direct::draft(message), now)?;
+        let sent = self.engine().send(queue.name(), direct::draft(message))?;
         self.0.news.notify_waiters();
         Ok(sent.id)
     }
@@ -210,35 +203,13 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         asked: Receive,
     ) -> Result<Vec<Delivered>, SqsError> {
-        let messages = self
-            .with_long_poll(|engine, now| {
-                let ReceiveResult { messages, redrove, long_poll } =
-                    engine.receive(queue.name(), asked, now)?;
-                Ok((messages, redrove, long_poll))
-            })
-            .await?;
+        let ask = |engine: &mut Engine| engine.receive(queue.name(), asked);
+        let messages = self.with_long_poll(ask).await?;
         let delivered = messages.into_iter().map(|received| Delivered {
             message: MessageView::of(&received.message),
             receipt_handle: received.receipt_handle,
         });
         Ok(delivered.collect())
-    }
-
-    /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles
-    /// that are no longer valid are ignored.
-    pub(crate) fn delete_directly(
-        &self,
-        queue: &QueueArn,
-        receipt_handles: &[&str],
-    ) -> Result<(), SqsError> {
-        let now = self.0.clock.now();
-        let mut engine = self.engine();
-        let queue = engine.queue(queue.name(), now)?;
-        for handle in receipt_handles {
-            // As in SQS, an outdated handle deletes nothing and is no error for the poller.
-            let _ = queue.delete(handle);
-        }
-        Ok(())
     }
 
     /// Lets `faults` decide the fault of each request from now on, through every interface.
@@ -254,12 +225,12 @@ impl EmbeddedSqs {
     /// });
     /// ```
     pub fn set_faults(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
-        self.calls().set_hook(Some(Arc::new(faults)));
+        self.calls().hook = Some(Arc::new(faults));
     }
 
     /// Ends the faults of [`set_faults`](Self::set_faults).
     pub fn clear_faults(&self) {
-        self.calls().set_hook(None);
+        self.calls().hook = None;
     }
 
     /// Calls `observe` with the queue's name for each message that enters a queue from now on. A
@@ -268,12 +239,6 @@ impl EmbeddedSqs {
     ///
     /// It replaces the function of an earlier call. The queues are locked meanwhile, so `observe`
     /// must not use them.
-    ///
-    /// ```
-    /// # use requeue::{Clock, embedded::EmbeddedSqs};
-    /// # let sqs = EmbeddedSqs::new(Clock::system());
-    /// sqs.on_arrival(|queue, message| println!("{} came to {queue}", message.id));
-    /// ```
     pub fn on_arrival(&self, observe: impl Fn(&str, &MessageView) + Send + Sync + 'static) {
         let tell = move |queue: &str, message: &_| observe(queue, &MessageView::of(message));
         self.engine().tell(Arrivals(Some(Arc::new(tell))));
@@ -287,7 +252,9 @@ impl EmbeddedSqs {
     }
 
     fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut engine = self.0.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.now = self.0.clock.now();
+        engine
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -300,7 +267,7 @@ impl fmt::Debug for EmbeddedSqs {
         let engine = self.engine();
         let queues: Vec<&str> = engine.queue_names("").collect();
         f.debug_struct("EmbeddedSqs")
-            .field("region", &engine.region())
+            .field("region", &engine.region)
             .field("queues", &queues)
             .finish_non_exhaustive()
     }

@@ -1,5 +1,4 @@
-//! Lambda's event source mapping for an embedded queue: it hands over batches, and deletes messages
-//! by the responses.
+//! Lambda's event source mapping: hands over batches, and deletes messages by the responses.
 
 use std::time::Duration;
 
@@ -61,16 +60,16 @@ pub enum InvocationResult {
 pub struct Batch(Vec<Delivered>);
 
 impl EventSourceMapping {
-    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000, and 1 to
-    /// 10 of a FIFO queue.
+    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000, and 1
+    /// to 10 of a FIFO queue.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
         let most = if queue.is_fifo() { MAX_FIFO_BATCH } else { MAX_BATCH };
         Self { sqs, queue, batch_size: batch_size.clamp(1, most) }
     }
 
-    /// Receives a batch; waits up to `wait` for its first message. No receive follows once the bodies
-    /// have 6 MB, the most of an event.
+    /// Receives a batch; waits up to `wait` for its first message. No receive follows once the
+    /// bodies have 6 MB, the most of an event.
     pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, SqsError> {
         let mut messages: Vec<Delivered> = Vec::new();
         let mut bytes = 0;
@@ -95,10 +94,12 @@ impl EventSourceMapping {
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
-        for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
-            // These are deletes of the service's own poller, so they meet no faults, and a message
-            // that is gone already counts as deleted.
-            self.sqs.delete_directly(&self.queue, chunk)?;
+        let mut engine = self.sqs.engine();
+        let queue = engine.queue(self.queue.name())?;
+        for handle in &handles {
+            // The service's own poller meets no faults, and a message that is gone counts as
+            // deleted.
+            let _ = queue.delete(handle);
         }
         Ok(handles.len())
     }
@@ -163,11 +164,9 @@ fn attribute_value(attribute: &Attribute) -> Value {
     })
 }
 
-/// The ids that Lambda leaves in the queue.
-///
-/// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty
-/// or missing list and an empty or null response; a complete failure is invalid JSON, and an item
-/// with a missing, empty or unknown id.
+/// The ids that Lambda leaves in the queue. Source: Lambda developer guide, "Handling errors for an
+/// SQS event source": success is an empty or missing list and an empty or null response; a complete
+/// failure is invalid JSON, and an item with a missing, empty or unknown id.
 fn kept<'a>(answer: &InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
     let InvocationResult::Response(bytes) = answer else {
         return batch.to_vec();

@@ -1,6 +1,5 @@
-//! The interface for other processes: the same exchange over HTTP/1.1. It is on loopback only,
-//! since it does not authenticate callers. Requests whose header `Host` names another machine, and
-//! those of web pages, are refused.
+//! The interface for other processes: HTTP/1.1 on loopback only, since it does not authenticate
+//! callers. Requests for another machine's name, and those of web pages, are refused.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

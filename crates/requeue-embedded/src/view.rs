@@ -1,5 +1,4 @@
-//! Messages to look at and to add by hand, without the protocol, for tests and for the command
-//! line.
+//! Messages to look at and to add by hand, without the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +7,11 @@ use std::time::SystemTime;
 use requeue_sqs::QueueArn;
 use tokio::time::sleep;
 
-use crate::engine::message::{Message, State, sequence_number};
+use crate::engine::message::{Draft, Message, State, sequence_number};
 use crate::{EmbeddedSqs, SqsError};
 use requeue_sqs::{Attribute, epoch_millis};
 
-/// The sender of every message, since there are no principals here. It has the form of an IAM
-/// user's id.
+/// There are no principals here. It has the form of an IAM user's id.
 const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
 
 /// A message as it is in its queue. Looking at it changes nothing.
@@ -142,22 +140,20 @@ impl InFlight {
     }
 
     pub(crate) fn into_message(self, now: SystemTime) -> Message {
-        Message {
-            id: self.message_id,
+        let draft = Draft {
             body: self.body,
             attributes: self.attributes,
-            sent: self.sent.unwrap_or(now),
-            retained_from: now,
-            first_received: Some(self.first_received.unwrap_or(now)),
-            receive_count: self.receive_count,
-            trace: self.trace_header,
+            delay_secs: None,
             group: self.group_id,
             deduplication: self.deduplication_id,
-            sequence: None,
-            dead_letter_source: None,
-            state: State::Visible { since: now },
-            receipt: 0,
+            trace: self.trace_header,
+        };
+        Message {
+            sent: self.sent.unwrap_or(now),
+            first_received: Some(self.first_received.unwrap_or(now)),
+            receive_count: self.receive_count,
             sender: self.sender_id,
+            ..Message::new(draft, self.message_id, now)
         }
     }
 }
@@ -187,32 +183,18 @@ impl EmbeddedSqs {
     ///
     /// With tokio's paused clock that takes no time.
     pub async fn wait_until_due(&self, queue: &QueueArn) -> Result<bool, SqsError> {
-        let messages = self.messages(queue)?;
-        let Some(due) = due(&messages, queue.is_fifo()) else {
-            return Ok(false);
-        };
-        sleep(due.duration_since(self.0.clock.now()).unwrap_or_default()).await;
-        Ok(true)
-    }
-}
-
-/// The time at which the first of the messages can be received. While a message of a FIFO group is
-/// in flight, the others of its group are held back.
-fn due(messages: &[MessageView], is_fifo: bool) -> Option<SystemTime> {
-    let group = |message: &MessageView| message.group_id.clone().filter(|_| is_fifo);
-    let mut held = BTreeMap::new();
-    for message in messages {
-        if let (Some(group), MessageState::InFlightUntil(until)) = (group(message), message.state) {
-            let known = held.entry(group).or_insert(until);
-            *known = until.max(*known);
+        loop {
+            let (due, now) = {
+                let mut engine = self.engine();
+                let now = engine.now;
+                let index = &engine.queue(queue.name())?.index;
+                if !index.next(1).is_empty() {
+                    return Ok(true);
+                }
+                (index.next_due(), now)
+            };
+            let Some(due) = due else { return Ok(false) };
+            sleep(due.duration_since(now).unwrap_or_default()).await;
         }
     }
-    let due = |message: &MessageView| {
-        let own = match message.state {
-            MessageState::Visible => SystemTime::UNIX_EPOCH,
-            MessageState::DelayedUntil(until) | MessageState::InFlightUntil(until) => until,
-        };
-        group(message).and_then(|group| held.get(&group)).map_or(own, |held| own.max(*held))
-    };
-    messages.iter().map(due).min()
 }

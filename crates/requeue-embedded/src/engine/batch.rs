@@ -1,21 +1,19 @@
 //! Batches: first the batch as a whole, then each entry by itself.
 
-use std::time::SystemTime;
+use requeue_sqs::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 
-use super::error::{SqsError, code};
+use super::error::SqsError;
 use super::message::{Draft, Sent};
 use super::{Engine, check, limits};
 use crate::exchange::REFUSED;
 use crate::fault::{EntryFault, EntryOutcome};
 
-/// What an entry asks for.
 pub(crate) enum Entry {
     Send(Draft),
     Delete { handle: String },
     ChangeVisibility { handle: String, secs: i64 },
 }
 
-/// The id of an entry, and the entry if it could be read.
 pub(crate) type ReadEntry = (String, Result<Entry, SqsError>);
 
 /// The id of an entry, and its result. Only a send has one.
@@ -32,15 +30,13 @@ pub(crate) enum EntryError {
 }
 
 impl Engine {
-    /// Carries out each entry, or applies the fault that a caller has chosen for it.
     pub(crate) fn batch(
         &mut self,
         (operation, queue): (&str, &str),
         entries: Vec<ReadEntry>,
         faults: &[EntryFault],
-        now: SystemTime,
     ) -> Result<Vec<EntryResult>, SqsError> {
-        self.queue(queue, now)?;
+        self.queue(queue)?;
         let drafts = entries.iter().filter_map(|(_, entry)| match entry {
             Ok(Entry::Send(draft)) => Some(draft),
             Ok(Entry::Delete { .. } | Entry::ChangeVisibility { .. }) | Err(_) => None,
@@ -48,12 +44,12 @@ impl Engine {
         let ids: Vec<&str> = entries.iter().map(|(id, _)| id.as_str()).collect();
         check_whole(operation, &ids, drafts.clone().map(Draft::size).sum())?;
         // As seen on AWS, whose code for a batch differs from that for one message.
-        check::ids(drafts, &self.queue(queue, now)?.settings)
+        check::ids(drafts, &self.queue(queue)?.settings)
             .map_err(|error| SqsError::invalid(error.message))?;
         let one = |(position, (id, entry))| {
             let fault = faults.iter().find(|fault| fault.position == position);
             let result = match fault.map(|fault| &fault.outcome) {
-                None => self.entry(queue, entry, now).map_err(|error| EntryError::Refused {
+                None => self.entry(queue, entry).map_err(|error| EntryError::Refused {
                     code: error.code.to_owned(),
                     message: error.message,
                     sender_fault: true,
@@ -65,7 +61,7 @@ impl Engine {
                 }),
                 Some(EntryOutcome::Ignored) => Err(EntryError::Unmentioned),
                 Some(EntryOutcome::Unmentioned) => {
-                    let _ = self.entry(queue, entry, now);
+                    let _ = self.entry(queue, entry);
                     Err(EntryError::Unmentioned)
                 }
             };
@@ -78,51 +74,48 @@ impl Engine {
         &mut self,
         queue: &str,
         entry: Result<Entry, SqsError>,
-        now: SystemTime,
     ) -> Result<Option<Sent>, SqsError> {
         match entry? {
-            Entry::Send(draft) => return self.send(queue, draft, now).map(Some),
-            Entry::Delete { handle } => self.queue(queue, now)?.delete(&handle)?,
+            Entry::Send(draft) => return self.send(queue, draft).map(Some),
+            Entry::Delete { handle } => self.queue(queue)?.delete(&handle)?,
             Entry::ChangeVisibility { handle, secs } => {
-                self.queue(queue, now)?.change_visibility(&handle, secs, now)?;
+                self.queue(queue)?.change_visibility(&handle, secs)?;
             }
         }
         Ok(None)
     }
 }
 
-/// Whether a batch with these ids and so many bytes of messages is accepted as a whole.
 fn check_whole(operation: &str, ids: &[&str], bytes: usize) -> Result<(), SqsError> {
     let count = ids.len();
+    let is_legal = |id: &&str| {
+        (1..=limits::BATCH_ID_CHARS).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
     let mut seen = std::collections::HashSet::new();
     let (code, message) = if count == 0 {
         let message =
             format!("There should be at least one {operation}RequestEntry in the request.");
-        (code::EMPTY_BATCH_REQUEST, message)
-    } else if count > limits::BATCH_ENTRIES {
-        let most = limits::BATCH_ENTRIES;
-        let message =
-            format!("Maximum number of entries per request are {most}. You have sent {count}.");
-        (code::TOO_MANY_ENTRIES_IN_BATCH_REQUEST, message)
-    } else if !ids.iter().all(|id| is_batch_id(id)) {
+        ("AWS.SimpleQueueService.EmptyBatchRequest", message)
+    } else if count > MAX_BATCH_ENTRIES {
+        let message = format!(
+            "Maximum number of entries per request are {MAX_BATCH_ENTRIES}. You have sent {count}."
+        );
+        ("AWS.SimpleQueueService.TooManyEntriesInBatchRequest", message)
+    } else if !ids.iter().all(is_legal) {
         let message = "A batch entry id can only contain alphanumeric characters, hyphens and \
                        underscores. It can be at most 80 letters long.";
-        (code::INVALID_BATCH_ENTRY_ID, message.to_owned())
+        ("AWS.SimpleQueueService.InvalidBatchEntryId", message.to_owned())
     } else if let Some(id) = ids.iter().find(|id| !seen.insert(**id)) {
-        (code::BATCH_ENTRY_IDS_NOT_DISTINCT, format!("Id {id} repeated."))
-    } else if bytes > limits::BATCH_BYTES {
-        let most = limits::BATCH_BYTES;
+        ("AWS.SimpleQueueService.BatchEntryIdsNotDistinct", format!("Id {id} repeated."))
+    } else if bytes > MAX_BATCH_BYTES {
         let message = format!(
-            "Batch requests cannot be longer than {most} bytes. You have sent {bytes} bytes."
+            "Batch requests cannot be longer than {MAX_BATCH_BYTES} bytes. You have sent {bytes} \
+             bytes."
         );
-        (code::BATCH_REQUEST_TOO_LONG, message)
+        ("AWS.SimpleQueueService.BatchRequestTooLong", message)
     } else {
         return Ok(());
     };
     Err(SqsError::new(code, message))
-}
-
-fn is_batch_id(id: &str) -> bool {
-    (1..=limits::BATCH_ID_CHARS).contains(&id.len())
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }

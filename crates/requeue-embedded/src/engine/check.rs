@@ -1,20 +1,18 @@
-//! The rules that a message must obey to be accepted. It is pure: it takes a draft and the queue's
-//! settings, and returns an error.
+//! The rules that a message must obey to be accepted. Pure.
 
-use super::error::{SqsError, code};
+use super::error::SqsError;
 use super::limits;
 use super::message::Draft;
 use super::settings::Settings;
 use requeue_sqs::{Attribute, AttributeValue};
 
-/// Whether a queue with these settings accepts the draft.
 pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> {
     if draft.body.is_empty() {
         return Err(SqsError::missing("MessageBody"));
     }
     characters(&draft.body)?;
     attributes(draft)?;
-    let limit = settings.max_message_bytes;
+    let limit = settings.number("MaximumMessageSize");
     if draft.size() as u64 > limit {
         return Err(SqsError::invalid(format!(
             "One or more parameters are invalid. Reason: Message must be shorter than {limit} \
@@ -27,10 +25,7 @@ pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> 
     if let Some(id) = &draft.deduplication {
         identifier(id, "MessageDeduplicationId")?;
     }
-    match &settings.fifo {
-        Some(_) => fifo_rules(draft, settings),
-        None => standard_rules(draft),
-    }
+    if settings.is_fifo() { fifo_rules(draft, settings) } else { standard_rules(draft) }
 }
 
 /// Whether each of these messages, one or a batch, has the ids that a FIFO queue needs.
@@ -38,12 +33,14 @@ pub(crate) fn ids<'d>(
     drafts: impl Iterator<Item = &'d Draft> + Clone,
     settings: &Settings,
 ) -> Result<(), SqsError> {
-    let Some(fifo) = &settings.fifo else { return Ok(()) };
+    if !settings.is_fifo() {
+        return Ok(());
+    }
     if drafts.clone().any(|draft| draft.group.is_none()) {
         return Err(SqsError::missing("MessageGroupId"));
     }
     let lacks_deduplication = drafts.into_iter().any(|draft| draft.deduplication.is_none());
-    if lacks_deduplication && !fifo.content_based_deduplication {
+    if lacks_deduplication && settings.is("ContentBasedDeduplication", "false") {
         return Err(SqsError::invalid(
             "The queue should either have ContentBasedDeduplication enabled or \
              MessageDeduplicationId provided explicitly",
@@ -88,7 +85,7 @@ fn characters(text: &str) -> Result<(), SqsError> {
         return Ok(());
     }
     Err(SqsError::new(
-        code::INVALID_MESSAGE_CONTENTS,
+        "InvalidMessageContents",
         "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | \
          #xE000 to #xFFFD | #x10000 to #x10FFFF.",
     ))
@@ -109,8 +106,7 @@ fn attributes(draft: &Draft) -> Result<(), SqsError> {
 
 fn attribute_name(name: &str) -> Result<(), SqsError> {
     let lower = name.to_ascii_lowercase();
-    // AWS was seen to accept letters beyond ASCII, which its documents do not name; so they are
-    // accepted.
+    // AWS was seen to accept letters beyond ASCII, which its documents do not name.
     let refused = if !(1..=limits::ATTRIBUTE_NAME_CHARS).contains(&name.chars().count()) {
         Some("Message (user) attribute name must be between 1 and 256 characters long.")
     } else if lower.starts_with("aws.") || lower.starts_with("amazon.") {

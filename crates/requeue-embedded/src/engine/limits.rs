@@ -5,19 +5,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Most entries of a batch. Source: reference, `SendMessageBatch`.
-pub(crate) const BATCH_ENTRIES: usize = requeue_sqs::MAX_BATCH_ENTRIES;
-/// Most bytes of all messages of a batch together. Source: reference, `SendMessageBatch`.
-pub(crate) const BATCH_BYTES: usize = requeue_sqs::MAX_BATCH_BYTES;
 /// Most characters of a batch entry's id. Source: reference, `SendMessageBatchRequestEntry`.
 pub(crate) const BATCH_ID_CHARS: usize = 80;
-/// Bounds of the queue attribute `MaximumMessageSize`; the upper one is its default. Source:
-/// reference, `CreateQueue`.
+/// Bounds of `MaximumMessageSize`; the upper one is its default. Source: reference, `CreateQueue`.
 pub(crate) const MESSAGE_BYTES: RangeInclusive<u64> = 1_024..=1_048_576;
 /// Bounds of `DelaySeconds`, of a queue and of a message. Source: reference, `SendMessage`.
 pub(crate) const DELAY_SECS: RangeInclusive<u64> = 0..=900;
-/// Bounds of `VisibilityTimeout`; the upper one also bounds the total since the receive. Source:
-/// reference, `ChangeMessageVisibility`.
+/// The upper one bounds the total since the receive. Source: reference, `ChangeMessageVisibility`.
 pub(crate) const VISIBILITY_SECS: RangeInclusive<u64> = 0..=43_200;
 /// Visibility timeout of a queue that names none. Source: reference, `CreateQueue`.
 pub(crate) const DEFAULT_VISIBILITY_SECS: u64 = 30;
@@ -37,13 +31,11 @@ pub(crate) const DEFAULT_MAX_RECEIVE_COUNT: u64 = 10;
 pub(crate) const IN_FLIGHT: usize = 120_000;
 /// Most attributes of a message. Source: guide, "Amazon SQS message quotas".
 pub(crate) const ATTRIBUTES: usize = 10;
-/// Most characters of an attribute's name, and of its type. Source: guide, "Amazon SQS message
-/// metadata".
+/// Of an attribute's name, and of its type. Source: guide, "Amazon SQS message metadata".
 pub(crate) const ATTRIBUTE_NAME_CHARS: usize = 256;
 /// Most significant digits of a `Number`. Source: guide, "Amazon SQS message metadata".
 pub(crate) const NUMBER_DIGITS: usize = 38;
-/// Most characters of a message group id and of a deduplication id. Source: reference,
-/// `SendMessage`.
+/// Of a message group id and of a deduplication id. Source: reference, `SendMessage`.
 pub(crate) const GROUP_ID_CHARS: usize = 128;
 /// How long a deduplication id is remembered. Source: reference, `SendMessage`.
 pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
@@ -51,14 +43,11 @@ pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
 pub(crate) const BETWEEN_PURGES: Duration = Duration::from_mins(1);
 /// How long the name of a deleted queue stays taken. Source: reference, `DeleteQueue`.
 pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
-/// Most characters of a queue's name, the ending `.fifo` included. Source: reference,
-/// `CreateQueue`.
+/// The ending `.fifo` included. Source: reference, `CreateQueue`.
 pub(crate) const QUEUE_NAME_CHARS: usize = 80;
-/// Bounds of `MaxResults` of `ListQueues`; the upper one is the default. Source: reference,
-/// `ListQueues`.
+/// Bounds of `MaxResults`; the upper one is the default. Source: reference, `ListQueues`.
 pub(crate) const LISTED_QUEUES: RangeInclusive<u64> = 1..=1_000;
-/// Bounds of `MaxNumberOfMessagesPerSecond`; the upper one is the default. Source: reference,
-/// `StartMessageMoveTask`.
+/// The upper one is the default. Source: reference, `StartMessageMoveTask`.
 pub(crate) const MOVES_PER_SECOND: RangeInclusive<u64> = 1..=500;
 /// Most tasks in one response of `ListMessageMoveTasks`. Source: reference, `ListMessageMoveTasks`.
 pub(crate) const LISTED_MOVE_TASKS: RangeInclusive<u64> = 1..=10;

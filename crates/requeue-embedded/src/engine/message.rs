@@ -1,5 +1,4 @@
-//! One message as a queue stores it, its receipt handles, and who is told of it. It knows no queue and
-//! no rule: see `queue.rs` and `check.rs`.
+//! One message as a queue stores it, its receipt handles, its digests, and who is told of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use requeue_sqs::Attribute;
 
-use super::groups::Key;
+use super::index::Key;
 
-/// The attributes of a message; shared, since they never change.
 pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;
 
 /// A message to be sent, not checked yet.
@@ -50,7 +48,6 @@ pub(crate) struct Message {
     pub(crate) group: Option<String>,
     pub(crate) deduplication: Option<String>,
     pub(crate) sequence: Option<u64>,
-    /// The ARN of the queue whose redrive policy moved it.
     pub(crate) dead_letter_source: Option<String>,
     pub(crate) state: State,
     /// The number of its latest receive. Older receipt handles are no longer valid.
@@ -62,11 +59,16 @@ pub(crate) struct Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It can be received; the order of receives on a standard queue follows `since`.
-    Visible { since: SystemTime },
-    /// It was sent with a delay.
-    Delayed { until: SystemTime },
-    /// It was received and not deleted.
-    InFlight { until: SystemTime, received: SystemTime },
+    Visible {
+        since: SystemTime,
+    },
+    Delayed {
+        until: SystemTime,
+    },
+    InFlight {
+        until: SystemTime,
+        received: SystemTime,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -81,8 +83,7 @@ pub(crate) struct Sent {
     pub(crate) sequence: Option<u64>,
 }
 
-/// The 20 digits of a sequence number. Source: SQS developer guide; AWS's numbers are not
-/// consecutive, these are.
+/// Of 20 digits, as in the SQS developer guide. AWS's numbers are not consecutive, these are.
 pub(crate) fn sequence_number(sequence: u64) -> String {
     format!("{}", 10_000_000_000_000_000_000_u128 + u128::from(sequence))
 }
@@ -109,8 +110,7 @@ impl Message {
     }
 }
 
-/// The content of a receipt handle: the queue, the message and the number of the receive, so that
-/// no handle must be remembered.
+/// The content of a receipt handle, so that no handle must be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) instance: u64,
@@ -131,10 +131,8 @@ impl Receipt {
     }
 }
 
-/// The observer, called with the queue's name and the message while the queues are locked.
 type Observer = Arc<dyn Fn(&str, &Message) + Send + Sync>;
 
-/// At most one observer.
 #[derive(Clone, Default)]
 pub(crate) struct Arrivals(pub(crate) Option<Observer>);
 

@@ -1,11 +1,10 @@
-//! SQS as a state machine: it takes a request and the time, and returns a response. It reads no
-//! clock, waits for nothing, and knows no protocol.
+//! SQS as a state machine: it takes a request, and returns a response at the time that it was told
+//! last. It reads no clock, waits for nothing, and knows no protocol.
 
 pub(crate) mod batch;
 pub(crate) mod check;
 pub(crate) mod digest;
 pub(crate) mod error;
-mod groups;
 mod index;
 pub(crate) mod limits;
 pub(crate) mod message;
@@ -18,7 +17,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use error::{SqsError, code};
+use error::SqsError;
 pub(crate) use message::Arrivals;
 use message::{Draft, Message, Received, Sent};
 pub(crate) use moves::{MoveStatus, MoveTask};
@@ -29,8 +28,10 @@ use requeue_sqs::epoch_millis;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    region: String,
-    account: String,
+    pub(crate) region: String,
+    pub(crate) account: String,
+    /// The time of all that is done, until another is set.
+    pub(crate) now: SystemTime,
     queues: BTreeMap<String, QueueState>,
     deleted: BTreeMap<String, SystemTime>,
     moves: Vec<MoveTask>,
@@ -39,7 +40,6 @@ pub(crate) struct Engine {
     ids: Ids,
 }
 
-/// The parameters of a receive; `None` means the queue's own value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receive {
     pub(crate) max_messages: Option<i64>,
@@ -55,13 +55,14 @@ pub(crate) struct LongPoll {
     pub(crate) next_due: Option<SystemTime>,
 }
 
+/// A result, and its consequences for waiting requests.
 #[derive(Debug)]
-pub(crate) struct ReceiveResult {
-    pub(crate) messages: Vec<Received>,
-    /// It found no message, and would rather wait.
+pub(crate) struct Answered<T> {
+    pub(crate) value: T,
+    /// There may be news for long polls.
+    pub(crate) is_news: bool,
+    /// The result is empty, and its request would rather wait.
     pub(crate) long_poll: Option<LongPoll>,
-    /// Messages went to another queue, whose consumers should look.
-    pub(crate) redrove: bool,
 }
 
 impl Engine {
@@ -69,6 +70,7 @@ impl Engine {
         Self {
             region: region.to_owned(),
             account: account.to_owned(),
+            now: SystemTime::UNIX_EPOCH,
             queues: BTreeMap::new(),
             deleted: BTreeMap::new(),
             moves: Vec::new(),
@@ -79,44 +81,33 @@ impl Engine {
         }
     }
 
-    pub(crate) fn region(&self) -> &str {
-        &self.region
-    }
-
-    pub(crate) fn account(&self) -> &str {
-        &self.account
-    }
-
     pub(crate) fn arn(&self, name: &str) -> String {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
-    /// Creates a queue, or finds the queue that has these attributes already.
     pub(crate) fn create_queue(
         &mut self,
         name: &str,
         attributes: &BTreeMap<String, String>,
         tags: BTreeMap<String, String>,
-        now: SystemTime,
     ) -> Result<(), SqsError> {
         let fifo =
             attributes.get("FifoQueue").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         queue_name(name, fifo)?;
-        let defaults = if fifo { Settings::fifo() } else { Settings::standard() };
-        let settings = defaults.with(attributes)?;
+        let settings = Settings::of(fifo).with(attributes)?;
         if let Some(queue) = self.queues.get(name) {
             return same_attributes(queue, &settings, attributes);
         }
-        if self.deleted.get(name).is_some_and(|at| now < *at + limits::NAME_HELD) {
+        if self.deleted.get(name).is_some_and(|at| self.now < *at + limits::NAME_HELD) {
             return Err(SqsError::new(
-                code::QUEUE_DELETED_RECENTLY,
+                "AWS.SimpleQueueService.QueueDeletedRecently",
                 "You must wait 60 seconds after deleting a queue before you can create another \
                  with the same name.",
             ));
         }
         self.check_redrive(name, &settings)?;
         self.instances = self.instances.wrapping_add(1);
-        let mut queue = QueueState::new(name, settings, self.instances, now);
+        let mut queue = QueueState::new(name, settings, self.instances, self.now);
         queue.tags = tags;
         queue.arrivals = self.arrivals.clone();
         self.queues.insert(name.to_owned(), queue);
@@ -131,37 +122,32 @@ impl Engine {
         self.arrivals = arrivals;
     }
 
-    /// The names of all queues that begin with `prefix`.
     pub(crate) fn queue_names(&self, prefix: &str) -> impl Iterator<Item = &str> {
         self.queues.keys().map(String::as_str).filter(move |name| name.starts_with(prefix))
     }
 
     /// A queue, after time has passed.
-    pub(crate) fn queue(
-        &mut self,
-        name: &str,
-        now: SystemTime,
-    ) -> Result<&mut QueueState, SqsError> {
-        self.advance_moves(now);
-        let queue = self.queues.get_mut(name).ok_or_else(SqsError::no_queue)?;
-        queue.advance(now);
-        Ok(queue)
+    pub(crate) fn queue(&mut self, name: &str) -> Result<&mut QueueState, SqsError> {
+        self.advance_moves();
+        self.at(name).ok_or_else(SqsError::no_queue)
     }
 
-    pub(crate) fn delete_queue(&mut self, name: &str, now: SystemTime) -> Result<(), SqsError> {
+    fn at(&mut self, name: &str) -> Option<&mut QueueState> {
+        let queue = self.queues.get_mut(name)?;
+        queue.advance(self.now);
+        Some(queue)
+    }
+
+    pub(crate) fn delete_queue(&mut self, name: &str) -> Result<(), SqsError> {
         self.queues.remove(name).ok_or_else(SqsError::no_queue)?;
-        self.deleted.insert(name.to_owned(), now);
+        self.deleted.insert(name.to_owned(), self.now);
         Ok(())
     }
 
-    pub(crate) fn attributes(
-        &mut self,
-        name: &str,
-        now: SystemTime,
-    ) -> Result<BTreeMap<String, String>, SqsError> {
+    pub(crate) fn attributes(&mut self, name: &str) -> Result<BTreeMap<String, String>, SqsError> {
         let arn = self.arn(name);
-        let queue = self.queue(name, now)?;
-        let counts = queue.counts();
+        let queue = self.queue(name)?;
+        let counts = queue.index.counts();
         let mut out = queue.settings.to_attributes();
         let seconds = |time| (epoch_millis(time) / 1_000).to_string();
         out.extend([
@@ -179,11 +165,10 @@ impl Engine {
         &mut self,
         name: &str,
         attributes: &BTreeMap<String, String>,
-        now: SystemTime,
     ) -> Result<(), SqsError> {
-        let settings = self.queue(name, now)?.settings.with(attributes)?;
+        let settings = self.queue(name)?.settings.with(attributes)?;
         self.check_redrive(name, &settings)?;
-        self.queue(name, now)?.configure(settings, now);
+        self.queue(name)?.configure(settings);
         Ok(())
     }
 
@@ -196,40 +181,36 @@ impl Engine {
         self.queues.values().filter(names_it).map(|queue| queue.name.as_str()).collect()
     }
 
-    pub(crate) fn send(
-        &mut self,
-        name: &str,
-        draft: Draft,
-        now: SystemTime,
-    ) -> Result<Sent, SqsError> {
+    pub(crate) fn send(&mut self, name: &str, draft: Draft) -> Result<Sent, SqsError> {
         let id = self.ids.next();
-        self.queue(name, now)?.send(draft, id, now)
+        self.queue(name)?.send(draft, id)
     }
 
     pub(crate) fn receive(
         &mut self,
         name: &str,
         asked: Receive,
-        now: SystemTime,
-    ) -> Result<ReceiveResult, SqsError> {
+    ) -> Result<Answered<Vec<Received>>, SqsError> {
         let dead_letter = self.dead_letter_queue(name);
         let source_arn = self.arn(name);
-        let queue = self.queue(name, now)?;
+        let queue = self.queue(name)?;
         let number = check::bounds_or;
         let limit =
             number(1, asked.max_messages, "MaxNumberOfMessages", &limits::RECEIVE_MESSAGES)?;
-        let own = queue.settings.visibility.as_secs();
+        let own = queue.settings.number("VisibilityTimeout");
         let visibility =
             number(own, asked.visibility_secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
         let visibility = Duration::from_secs(visibility);
-        let own = queue.settings.wait.as_secs();
+        let own = queue.settings.number("ReceiveMessageWaitTimeSeconds");
         let wait = number(own, asked.wait_secs, "WaitTimeSeconds", &limits::WAIT_SECS)?;
         let wait = Duration::from_secs(wait);
-        // Only short polling gets this error; a long poll waits and finds nothing. Source: guide,
-        // "Amazon SQS visibility timeout".
-        if wait.is_zero() && queue.is_over_limit() {
+        // A long poll waits and finds nothing. Source: guide, "Amazon SQS visibility timeout".
+        if wait.is_zero()
+            && !queue.settings.is_fifo()
+            && queue.index.counts().in_flight >= limits::IN_FLIGHT
+        {
             return Err(SqsError::new(
-                code::OVER_LIMIT,
+                "OverLimit",
                 "The maximum number of in flight messages is reached.",
             ));
         }
@@ -238,14 +219,14 @@ impl Engine {
             visibility,
             max_receive_count: dead_letter.as_ref().map(|(_, max)| *max),
         };
-        let (messages, moved) = queue.receive(take, now);
-        let redrove = !moved.is_empty();
+        let (value, moved) = queue.receive(take);
+        let is_news = !moved.is_empty();
         if let Some((dead_letter, _)) = dead_letter {
-            self.dead_letter(&dead_letter, &source_arn, moved, now);
+            self.dead_letter(&dead_letter, &source_arn, moved);
         }
-        let long_poll = LongPoll { wait, next_due: self.next_due(name, now) };
-        let long_poll = messages.is_empty().then_some(long_poll);
-        Ok(ReceiveResult { messages, long_poll, redrove })
+        let long_poll = LongPoll { wait, next_due: self.next_due(name) };
+        let long_poll = value.is_empty().then_some(long_poll);
+        Ok(Answered { value, is_news, long_poll })
     }
 
     /// The queue that a queue's redrive policy names, if it exists, and the policy's limit.
@@ -255,32 +236,25 @@ impl Engine {
         self.queues.contains_key(target).then(|| (target.to_owned(), policy.max_receive_count))
     }
 
-    fn dead_letter(
-        &mut self,
-        target: &str,
-        source_arn: &str,
-        moved: Vec<Message>,
-        now: SystemTime,
-    ) {
-        let Some(queue) = self.queues.get_mut(target) else {
-            return;
-        };
+    fn dead_letter(&mut self, target: &str, source_arn: &str, moved: Vec<Message>) {
+        let now = self.now;
+        let Some(queue) = self.at(target) else { return };
         for mut message in moved {
             message.dead_letter_source = Some(source_arn.to_owned());
             // A FIFO queue's clock starts again, and its deduplication id becomes the message id.
             // Source: guide, "Using dead-letter queues", and "dead-letter queue redrive".
-            if queue.settings.fifo.is_some() {
+            if queue.settings.is_fifo() {
                 message.sent = now;
                 message.retained_from = now;
                 message.deduplication = Some(message.id.clone());
             }
-            queue.accept(message, Duration::ZERO, now);
+            queue.accept(message, Duration::ZERO);
         }
     }
 
-    fn next_due(&self, name: &str, now: SystemTime) -> Option<SystemTime> {
-        let queue = self.queues.get(name).and_then(QueueState::next_due);
-        let moves = self.next_move(now);
+    fn next_due(&self, name: &str) -> Option<SystemTime> {
+        let queue = self.queues.get(name).and_then(|queue| queue.index.next_due());
+        let moves = self.next_move();
         [queue, moves].into_iter().flatten().min()
     }
 
@@ -295,7 +269,7 @@ impl Engine {
         else {
             return refused("Dead letter target does not exist.");
         };
-        if target.settings.fifo.is_some() != settings.fifo.is_some() {
+        if target.settings.is_fifo() != settings.is_fifo() {
             return refused("Dead-letter queue must be same type of queue as the source.");
         }
         let allow = target.settings.redrive_allow.as_ref();
@@ -358,12 +332,11 @@ fn same_attributes(
     named: &BTreeMap<String, String>,
 ) -> Result<(), SqsError> {
     let (existing, asked) = (queue.settings.to_attributes(), asked.to_attributes());
-    // Only attributes in the request are compared: AWS lets a queue be "created" again without its
-    // attributes.
+    // AWS lets a queue be "created" again without its attributes.
     match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
         None => Ok(()),
         Some(name) => Err(SqsError::new(
-            code::QUEUE_NAME_EXISTS,
+            "QueueAlreadyExists",
             format!(
                 "A queue already exists with the same name and a different value for attribute \
                  {name}"

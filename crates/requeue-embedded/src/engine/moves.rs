@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::error::{SqsError, code};
+use super::error::SqsError;
 use super::message::{Message, State};
 use super::{Engine, limits, name_of};
 
@@ -11,7 +11,6 @@ pub(crate) struct MoveTask {
     pub(crate) handle: String,
     pub(crate) source_arn: String,
     pub(crate) destination_arn: Option<String>,
-    /// `None` if the caller named no rate.
     pub(crate) rate: Option<u64>,
     pub(crate) started: SystemTime,
     pub(crate) status: MoveStatus,
@@ -30,22 +29,22 @@ pub(crate) enum MoveStatus {
 }
 
 impl MoveTask {
-    /// The number of messages that may have been moved by now: the rate at once, and again each
-    /// second.
+    fn seconds(&self, now: SystemTime) -> u64 {
+        now.duration_since(self.started).unwrap_or_default().as_secs()
+    }
+
+    /// So many messages may have been moved by now: the rate at once, and again each second.
     fn allowance(&self, now: SystemTime) -> u64 {
-        let seconds = now.duration_since(self.started).unwrap_or_default().as_secs();
-        self.rate.unwrap_or(*limits::MOVES_PER_SECOND.end()) * (seconds + 1)
+        self.rate.unwrap_or(*limits::MOVES_PER_SECOND.end()) * (self.seconds(now) + 1)
     }
 }
 
 impl Engine {
-    /// Starts moving the visible messages of a dead-letter queue, and returns the task's handle.
     pub(crate) fn start_move(
         &mut self,
         source_arn: &str,
         destination_arn: Option<&str>,
         rate: Option<i64>,
-        now: SystemTime,
     ) -> Result<String, SqsError> {
         let source = self.existing(source_arn)?;
         if self.dead_letter_sources(&source).is_empty() {
@@ -65,30 +64,30 @@ impl Engine {
                 )
             })
             .transpose()?;
-        self.advance_moves(now);
+        self.advance_moves();
         let running =
             |task: &MoveTask| task.status == MoveStatus::Running && task.source_arn == source_arn;
         if self.moves.iter().any(running) {
             return Err(SqsError::new(
-                code::UNSUPPORTED_OPERATION,
+                "AWS.SimpleQueueService.UnsupportedOperation",
                 "There is already a task running. Only one active task is allowed for a source \
                  queue arn at a given time.",
             ));
         }
-        let to_move = self.queue(&source, now)?.counts().visible;
+        let to_move = self.queue(&source)?.index.counts().visible;
         let handle = self.ids.next();
         self.moves.push(MoveTask {
             handle: handle.clone(),
             source_arn: source_arn.to_owned(),
             destination_arn: destination_arn.map(str::to_owned),
             rate,
-            started: now,
+            started: self.now,
             status: MoveStatus::Running,
             moved: 0,
             to_move: u64::try_from(to_move).unwrap_or(u64::MAX),
             failure: None,
         });
-        self.advance_moves(now);
+        self.advance_moves();
         Ok(handle)
     }
 
@@ -97,22 +96,21 @@ impl Engine {
         &mut self,
         source_arn: &str,
         max: Option<i64>,
-        now: SystemTime,
     ) -> Result<Vec<&MoveTask>, SqsError> {
         self.existing(source_arn)?;
         let max = super::check::bounds_or(1, max, "MaxResults", &limits::LISTED_MOVE_TASKS)?;
-        self.advance_moves(now);
+        self.advance_moves();
         let of_source = self.moves.iter().rev().filter(|task| task.source_arn == source_arn);
         Ok(of_source.take(usize::try_from(max).unwrap_or(1)).collect())
     }
 
     /// Ends a task. Messages that it has moved stay moved.
-    pub(crate) fn cancel_move(&mut self, handle: &str, now: SystemTime) -> Result<u64, SqsError> {
-        self.advance_moves(now);
+    pub(crate) fn cancel_move(&mut self, handle: &str) -> Result<u64, SqsError> {
+        self.advance_moves();
         let task = self.moves.iter_mut().find(|task| task.handle == handle);
         let Some(task) = task.filter(|task| task.status == MoveStatus::Running) else {
             return Err(SqsError::new(
-                code::RESOURCE_NOT_FOUND,
+                "ResourceNotFoundException",
                 "Task does not exist or is not running.",
             ));
         };
@@ -120,50 +118,42 @@ impl Engine {
         Ok(task.moved)
     }
 
-    pub(super) fn next_move(&self, now: SystemTime) -> Option<SystemTime> {
+    pub(super) fn next_move(&self) -> Option<SystemTime> {
         let running = |task: &&MoveTask| task.status == MoveStatus::Running;
         self.moves
             .iter()
             .filter(running)
-            .map(|task| {
-                let seconds = now.duration_since(task.started).unwrap_or_default().as_secs();
-                task.started + Duration::from_secs(seconds + 1)
-            })
+            .map(|task| task.started + Duration::from_secs(task.seconds(self.now) + 1))
             .min()
     }
 
     /// Does what the running tasks should have done by now.
-    pub(super) fn advance_moves(&mut self, now: SystemTime) {
+    pub(super) fn advance_moves(&mut self) {
         if !self.moves.iter().any(|task| task.status == MoveStatus::Running) {
             return;
         }
         let mut tasks = std::mem::take(&mut self.moves);
         for task in &mut tasks {
-            // A task whose source is empty ends at once, even if it may still move messages this
-            // second.
+            // A task whose source is empty ends at once.
             while task.status == MoveStatus::Running
-                && (task.moved < task.allowance(now) || self.nothing_to_move(task, now))
+                && (task.moved < task.allowance(self.now) || self.nothing_to_move(task))
             {
-                self.move_one(task, now);
+                self.move_one(task);
             }
         }
         self.moves = tasks;
     }
 
-    fn nothing_to_move(&mut self, task: &MoveTask, now: SystemTime) -> bool {
-        self.queues.get_mut(name_of(&task.source_arn)).is_none_or(|queue| {
-            queue.advance(now);
-            queue.peek_visible().is_none()
-        })
+    fn nothing_to_move(&mut self, task: &MoveTask) -> bool {
+        self.at(name_of(&task.source_arn)).is_none_or(|queue| queue.peek_visible().is_none())
     }
 
-    fn move_one(&mut self, task: &mut MoveTask, now: SystemTime) {
-        let source = name_of(&task.source_arn).to_owned();
-        let Some(queue) = self.queues.get_mut(&source) else {
+    fn move_one(&mut self, task: &mut MoveTask) {
+        let (now, source) = (self.now, name_of(&task.source_arn).to_owned());
+        let Some(queue) = self.at(&source) else {
             (task.status, task.failure) = (MoveStatus::Failed, Some("SourceQueueDoesNotExist"));
             return;
         };
-        queue.advance(now);
         let Some(message) = queue.peek_visible() else {
             task.status = MoveStatus::Completed;
             return;
@@ -175,11 +165,11 @@ impl Engine {
                 (MoveStatus::Failed, Some("CouldNotDetermineMessageSource"));
             return;
         };
-        let message = self.queues.get_mut(&source).and_then(super::QueueState::take_visible);
+        let message = self.at(&source).and_then(super::QueueState::take_visible);
         let id = self.ids.next();
-        if let (Some(message), Some(queue)) = (message, self.queues.get_mut(&target)) {
-            let delay = queue.settings.delay;
-            queue.accept(as_new(message, id, now), delay, now);
+        if let (Some(message), Some(queue)) = (message, self.at(&target)) {
+            let delay = queue.settings.time("DelaySeconds");
+            queue.accept(as_new(message, id, now), delay);
             task.moved += 1;
         }
     }
@@ -190,14 +180,13 @@ impl Engine {
             return Ok(name.to_owned());
         }
         Err(SqsError::new(
-            code::RESOURCE_NOT_FOUND,
+            "ResourceNotFoundException",
             "The resource that you specified for the SourceArn parameter doesn't exist.",
         ))
     }
 }
 
-/// A moved message counts as new, with the body and the attributes it had. Source: guide,
-/// "dead-letter queue redrive".
+/// A moved message counts as new. Source: guide, "dead-letter queue redrive".
 fn as_new(message: Message, id: String, now: SystemTime) -> Message {
     Message {
         id,

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use super::check;
-use super::error::{SqsError, code};
-use super::groups::{Key, Memory};
-use super::index::{Counts, Index};
+use super::error::SqsError;
+use super::index::{Index, Key, Memory};
 use super::limits;
 use super::message::{Arrivals, Draft, Message, Receipt, Received, Sent, State};
 use super::settings::Settings;
 
-/// The state of one queue. Callers call [`advance`](Self::advance) before they look.
+/// The state of one queue, at the time of the last [`advance`](Self::advance).
 #[derive(Clone, Debug)]
 pub(crate) struct QueueState {
     pub(crate) name: String,
@@ -20,12 +19,13 @@ pub(crate) struct QueueState {
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) created: SystemTime,
     pub(crate) modified: SystemTime,
+    now: SystemTime,
     /// Distinguishes this queue from an earlier one of the same name.
     instance: u64,
-    messages: BTreeMap<Key, Message>,
+    pub(crate) messages: BTreeMap<Key, Message>,
     next_key: Key,
     next_receipt: u64,
-    index: Index,
+    pub(crate) index: Index,
     memory: Memory,
     /// Receipt handles that this queue did not make: see [`put_in_flight`](Self::put_in_flight).
     foreign_handles: HashMap<String, Receipt>,
@@ -39,19 +39,19 @@ const EXPIRED: &str = "The receipt handle has expired.";
 pub(crate) struct Take {
     pub(crate) limit: usize,
     pub(crate) visibility: Duration,
-    /// The redrive policy's limit, if there is a queue to move to.
     pub(crate) max_receive_count: Option<u64>,
 }
 
 impl QueueState {
     pub(crate) fn new(name: &str, settings: Settings, instance: u64, now: SystemTime) -> Self {
-        let index = Index::of(settings.fifo.as_ref());
+        let index = Index::of(settings.is_fifo());
         Self {
             name: name.to_owned(),
             settings,
             tags: BTreeMap::new(),
             created: now,
             modified: now,
+            now,
             instance,
             messages: BTreeMap::new(),
             next_key: 0,
@@ -66,7 +66,9 @@ impl QueueState {
 
     /// Lets time pass: retention ends, delays end, visibility timeouts end.
     pub(crate) fn advance(&mut self, now: SystemTime) {
-        while let Some(key) = self.index.older_than(now, self.settings.retention) {
+        self.now = now;
+        let retention = self.settings.time("MessageRetentionPeriod");
+        while let Some(key) = self.index.older_than(now, retention) {
             self.remove(key);
         }
         while let Some((until, key)) = self.index.due(now) {
@@ -74,52 +76,39 @@ impl QueueState {
         }
     }
 
-    /// When the next message becomes visible by itself.
-    pub(crate) fn next_due(&self) -> Option<SystemTime> {
-        self.index.next_due()
-    }
-
-    pub(crate) fn send(
-        &mut self,
-        draft: Draft,
-        id: String,
-        now: SystemTime,
-    ) -> Result<Sent, SqsError> {
+    pub(crate) fn send(&mut self, draft: Draft, id: String) -> Result<Sent, SqsError> {
+        let now = self.now;
         check::draft(&draft, &self.settings)?;
-        let Some(fifo) = &self.settings.fifo else {
+        let default = self.settings.time("DelaySeconds");
+        if !self.settings.is_fifo() {
             // An explicit zero overrides the queue's delay.
             let own = draft.delay_secs.and_then(|secs| u64::try_from(secs).ok());
-            let delay = own.map_or(self.settings.delay, Duration::from_secs);
-            return Ok(self.accept(Message::new(draft, id, now), delay, now));
-        };
+            let delay = own.map_or(default, Duration::from_secs);
+            return Ok(self.accept(Message::new(draft, id, now), delay));
+        }
         let deduplication =
             draft.deduplication.clone().unwrap_or_else(|| super::digest::sha256(&draft.body));
-        let scope = draft.group.clone().filter(|_| fifo.deduplicate_per_group);
+        let is_per_group = self.settings.is("DeduplicationScope", "messageGroup");
+        let scope = draft.group.clone().filter(|_| is_per_group);
         let scoped = (scope, deduplication.clone());
         if let Some(earlier) = self.memory.recall(&scoped, now) {
             return Ok(earlier);
         }
         let mut message = Message::new(draft, id, now);
         message.deduplication = Some(deduplication);
-        let sent = self.accept(message, self.settings.delay, now);
+        let sent = self.accept(message, default);
         self.memory.remember(scoped, sent.clone(), now);
         Ok(sent)
     }
 
-    /// Stores a message that is in order, visible after `delay`.
-    pub(crate) fn accept(
-        &mut self,
-        mut message: Message,
-        delay: Duration,
-        now: SystemTime,
-    ) -> Sent {
+    pub(crate) fn accept(&mut self, mut message: Message, delay: Duration) -> Sent {
         let key = self.next_key;
         self.next_key += 1;
         message.state = match delay {
-            Duration::ZERO => State::Visible { since: now },
-            delay => State::Delayed { until: now + delay },
+            Duration::ZERO => State::Visible { since: self.now },
+            delay => State::Delayed { until: self.now + delay },
         };
-        message.sequence = self.settings.fifo.as_ref().map(|_| key);
+        message.sequence = self.settings.is_fifo().then_some(key);
         let sent = Sent { id: message.id.clone(), sequence: message.sequence };
         self.arrivals.tell(&self.name, &message);
         self.index.insert(key, &message);
@@ -127,9 +116,8 @@ impl QueueState {
         sent
     }
 
-    /// Receives messages. The messages of the second list have left the queue: the redrive policy
-    /// moves them.
-    pub(crate) fn receive(&mut self, take: Take, now: SystemTime) -> (Vec<Received>, Vec<Message>) {
+    /// The messages of the second list have left the queue: the redrive policy moves them.
+    pub(crate) fn receive(&mut self, take: Take) -> (Vec<Received>, Vec<Message>) {
         let room = limits::IN_FLIGHT.saturating_sub(self.index.counts().in_flight);
         let limit = take.limit.min(room);
         let (mut received, mut moved) = (Vec::new(), Vec::new());
@@ -143,18 +131,15 @@ impl QueueState {
                 if take.max_receive_count.is_some_and(|max| u64::from(count) >= max) {
                     moved.extend(self.remove(key));
                 } else {
-                    received.extend(self.hand_out(key, take.visibility, now));
+                    received.extend(self.hand_out(key, take.visibility));
                 }
             }
         }
         (received, moved)
     }
 
-    pub(crate) fn is_over_limit(&self) -> bool {
-        self.settings.fifo.is_none() && self.index.counts().in_flight >= limits::IN_FLIGHT
-    }
-
-    fn hand_out(&mut self, key: Key, visibility: Duration, now: SystemTime) -> Option<Received> {
+    fn hand_out(&mut self, key: Key, visibility: Duration) -> Option<Received> {
+        let now = self.now;
         let receipt = self.new_receipt(key);
         let message = self.messages.get_mut(&key)?;
         message.receive_count += 1;
@@ -168,30 +153,25 @@ impl QueueState {
     }
 
     /// Stores a message as though it had just been received under a handle that somebody else made.
-    pub(crate) fn put_in_flight(
-        &mut self,
-        message: Message,
-        handle: &str,
-        visibility: Duration,
-        now: SystemTime,
-    ) -> Result<(), SqsError> {
+    pub(crate) fn put_in_flight(&mut self, message: Message, handle: &str) -> Result<(), SqsError> {
         if let Some(receipt) = self.foreign_handles.get(handle) {
             return match self.messages.get(&receipt.key) {
                 Some(other) if other.id == message.id => Ok(()),
                 _ => Err(SqsError::new(
-                    code::RECEIPT_HANDLE_IS_INVALID,
+                    "ReceiptHandleIsInvalid",
                     format!("The receipt handle \"{handle}\" is that of another message."),
                 )),
             };
         }
         let key = self.next_key;
-        self.accept(message, Duration::ZERO, now);
+        self.accept(message, Duration::ZERO);
         let receipt = self.new_receipt(key);
         self.foreign_handles.insert(handle.to_owned(), receipt);
         if let Some(message) = self.messages.get_mut(&key) {
             message.receipt = receipt.number;
         }
-        self.place(key, State::InFlight { until: now + visibility, received: now });
+        let until = self.now + self.settings.time("VisibilityTimeout");
+        self.place(key, State::InFlight { until, received: self.now });
         Ok(())
     }
 
@@ -202,24 +182,17 @@ impl QueueState {
         };
         let latest = message.receipt == receipt.number;
         let in_flight = matches!(message.state, State::InFlight { .. });
-        if self.settings.fifo.is_some() && !(latest && in_flight) {
+        if self.settings.is_fifo() && !(latest && in_flight) {
             return Err(SqsError::invalid_value(handle, "ReceiptHandle", EXPIRED));
         }
-        // With an older handle the request succeeds and deletes nothing. Source: reference,
-        // `DeleteMessage`.
+        // Deletes nothing by an older handle. Source: reference, `DeleteMessage`.
         if latest {
             self.remove(receipt.key);
         }
         Ok(())
     }
 
-    /// Makes a received message visible `secs` from now.
-    pub(crate) fn change_visibility(
-        &mut self,
-        handle: &str,
-        secs: i64,
-        now: SystemTime,
-    ) -> Result<(), SqsError> {
+    pub(crate) fn change_visibility(&mut self, handle: &str, secs: i64) -> Result<(), SqsError> {
         let secs = check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
         let receipt = self.receipt(handle)?;
         let Some(message) = self.messages.get(&receipt.key) else {
@@ -231,11 +204,13 @@ impl QueueState {
         };
         let received = match message.state {
             State::InFlight { received, .. } if message.receipt == receipt.number => received,
+            // Its timeout has ended. AWS was seen to accept that on a standard queue.
+            _ if !self.settings.is_fifo() => return Ok(()),
             State::InFlight { .. } | State::Visible { .. } | State::Delayed { .. } => {
-                return self.change_nothing(handle);
+                return Err(SqsError::invalid_value(handle, "ReceiptHandle", EXPIRED));
             }
         };
-        let until = now + Duration::from_secs(secs);
+        let until = self.now + Duration::from_secs(secs);
         if until > received + Duration::from_secs(*limits::VISIBILITY_SECS.end()) {
             return Err(SqsError::invalid_value(
                 secs,
@@ -247,20 +222,12 @@ impl QueueState {
         Ok(())
     }
 
-    /// The result for a handle whose visibility timeout has ended. AWS was seen to accept it on a
-    /// standard queue, and to change nothing.
-    fn change_nothing(&self, handle: &str) -> Result<(), SqsError> {
-        match &self.settings.fifo {
-            None => Ok(()),
-            Some(_) => Err(SqsError::invalid_value(handle, "ReceiptHandle", EXPIRED)),
-        }
-    }
-
     /// Removes all messages. AWS was seen to forget their deduplication ids too.
-    pub(crate) fn purge(&mut self, now: SystemTime) -> Result<(), SqsError> {
+    pub(crate) fn purge(&mut self) -> Result<(), SqsError> {
+        let now = self.now;
         if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
             return Err(SqsError::new(
-                code::PURGE_QUEUE_IN_PROGRESS,
+                "AWS.SimpleQueueService.PurgeQueueInProgress",
                 format!(
                     "Only one PurgeQueue operation on {} is allowed every 60 seconds.",
                     self.name
@@ -276,7 +243,6 @@ impl QueueState {
         Ok(())
     }
 
-    /// Takes the message that has been visible longest out of the queue, for a move task.
     pub(crate) fn take_visible(&mut self) -> Option<Message> {
         let key = self.index.oldest_visible()?;
         self.remove(key)
@@ -286,27 +252,16 @@ impl QueueState {
         self.messages.get(&self.index.oldest_visible()?)
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.index.counts()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.messages.len()
-    }
-
-    pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.messages.values()
-    }
-
     /// Changes the settings. A FIFO queue's new delay also applies to messages that wait already.
-    pub(crate) fn configure(&mut self, settings: Settings, now: SystemTime) {
-        let delay_changed = settings.delay != self.settings.delay;
+    pub(crate) fn configure(&mut self, settings: Settings) {
+        let delay = settings.time("DelaySeconds");
+        let is_changed = delay != self.settings.time("DelaySeconds");
         self.settings = settings;
-        self.modified = now;
-        if delay_changed && self.settings.fifo.is_some() {
+        self.modified = self.now;
+        if is_changed && self.settings.is_fifo() {
             for key in self.index.delayed() {
                 if let Some(sent) = self.messages.get(&key).map(|message| message.sent) {
-                    let until = sent + self.settings.delay;
+                    let until = sent + delay;
                     self.place(key, State::Delayed { until });
                 }
             }
@@ -331,7 +286,7 @@ impl QueueState {
             .or_else(|| Receipt::from_handle(handle).filter(known))
             .ok_or_else(|| {
                 SqsError::new(
-                    code::RECEIPT_HANDLE_IS_INVALID,
+                    "ReceiptHandleIsInvalid",
                     format!("The input receipt handle \"{handle}\" is not a valid receipt handle."),
                 )
             })

@@ -1,31 +1,24 @@
-//! The attributes of a queue: read from the strings of a request, checked, and written back as
-//! strings.
+//! The attributes of a queue: read from strings, checked, and written as strings.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::error::{SqsError, code};
+use super::error::SqsError;
 use super::limits;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    pub(crate) delay: Duration,
-    pub(crate) max_message_bytes: u64,
-    pub(crate) retention: Duration,
-    pub(crate) wait: Duration,
-    pub(crate) visibility: Duration,
+    numbers: BTreeMap<&'static str, u64>,
     pub(crate) redrive: Option<RedrivePolicy>,
     pub(crate) redrive_allow: Option<RedriveAllow>,
-    pub(crate) fifo: Option<Fifo>,
-    /// Attributes that are stored and returned and change nothing here: encryption and access
-    /// policy.
-    passive: BTreeMap<String, String>,
+    /// Those of a FIFO queue; and those that are stored and returned, and change nothing here.
+    texts: BTreeMap<String, String>,
 }
 
-/// When a message is moved, and to which queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedrivePolicy {
@@ -33,7 +26,6 @@ pub(crate) struct RedrivePolicy {
     pub(crate) max_receive_count: u64,
 }
 
-/// The queues that may use this one as their dead-letter queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveAllow {
@@ -60,33 +52,50 @@ impl RedriveAllow {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Fifo {
-    pub(crate) content_based_deduplication: bool,
-    pub(crate) deduplicate_per_group: bool,
-    throughput_per_group: bool,
-}
+/// The attributes that are numbers, with their bounds and their defaults.
+const NUMBERS: [(&str, RangeInclusive<u64>, u64); 5] = [
+    ("DelaySeconds", limits::DELAY_SECS, 0),
+    ("MaximumMessageSize", limits::MESSAGE_BYTES, *limits::MESSAGE_BYTES.end()),
+    ("MessageRetentionPeriod", limits::RETENTION_SECS, limits::DEFAULT_RETENTION_SECS),
+    ("ReceiveMessageWaitTimeSeconds", limits::WAIT_SECS, 0),
+    ("VisibilityTimeout", limits::VISIBILITY_SECS, limits::DEFAULT_VISIBILITY_SECS),
+];
+
+/// The attributes of a FIFO queue, with their values, the default first.
+const FIFO: [(&str, [&str; 2]); 4] = [
+    ("FifoQueue", ["true", "true"]),
+    ("ContentBasedDeduplication", ["false", "true"]),
+    ("DeduplicationScope", ["queue", "messageGroup"]),
+    ("FifoThroughputLimit", ["perQueue", "perMessageGroupId"]),
+];
 
 const PASSIVE: [&str; 4] =
     ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
 
 impl Settings {
-    pub(crate) fn standard() -> Self {
-        Self {
-            delay: Duration::ZERO,
-            max_message_bytes: *limits::MESSAGE_BYTES.end(),
-            retention: Duration::from_secs(limits::DEFAULT_RETENTION_SECS),
-            wait: Duration::ZERO,
-            visibility: Duration::from_secs(limits::DEFAULT_VISIBILITY_SECS),
-            redrive: None,
-            redrive_allow: None,
-            fifo: None,
-            passive: BTreeMap::from([("SqsManagedSseEnabled".to_owned(), "true".to_owned())]),
-        }
+    pub(crate) fn of(is_fifo: bool) -> Self {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let fifo = FIFO.into_iter().filter(|_| is_fifo).map(|(name, [default, _])| (name, default));
+        let texts = fifo.chain([("SqsManagedSseEnabled", "true")]).map(owned).collect();
+        let numbers = NUMBERS.map(|(name, _, default)| (name, default)).into();
+        Self { numbers, redrive: None, redrive_allow: None, texts }
     }
 
-    pub(crate) fn fifo() -> Self {
-        Self { fifo: Some(Fifo::default()), ..Self::standard() }
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.texts.contains_key("FifoQueue")
+    }
+
+    /// Whether an attribute has this text.
+    pub(crate) fn is(&self, name: &str, text: &str) -> bool {
+        self.texts.get(name).is_some_and(|own| own == text)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        self.numbers.get(name).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn time(&self, name: &str) -> Duration {
+        Duration::from_secs(self.number(name))
     }
 
     /// These settings with the named attributes changed. If one is refused, nothing is changed.
@@ -95,89 +104,47 @@ impl Settings {
         for (name, value) in attributes {
             changed.set(name, value)?;
         }
-        match &changed.fifo {
-            Some(fifo) if fifo.throughput_per_group && !fifo.deduplicate_per_group => {
-                Err(invalid("FifoThroughputLimit"))
-            }
-            _ => Ok(changed),
+        if changed.is("FifoThroughputLimit", "perMessageGroupId")
+            && !changed.is("DeduplicationScope", "messageGroup")
+        {
+            return Err(invalid("FifoThroughputLimit"));
         }
+        Ok(changed)
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), SqsError> {
-        let seconds = |range| number(name, value, &range).map(Duration::from_secs);
+        if let Some((name, range, _)) = NUMBERS.iter().find(|row| row.0 == name) {
+            let number = value.parse().ok().filter(|number| range.contains(number));
+            self.numbers.insert(name, number.ok_or_else(|| invalid(name))?);
+            return Ok(());
+        }
+        let of_fifo = FIFO.iter().find(|row| row.0 == name);
         match name {
-            "DelaySeconds" => self.delay = seconds(limits::DELAY_SECS)?,
-            "MaximumMessageSize" => {
-                self.max_message_bytes = number(name, value, &limits::MESSAGE_BYTES)?;
-            }
-            "MessageRetentionPeriod" => self.retention = seconds(limits::RETENTION_SECS)?,
-            "ReceiveMessageWaitTimeSeconds" => self.wait = seconds(limits::WAIT_SECS)?,
-            "VisibilityTimeout" => self.visibility = seconds(limits::VISIBILITY_SECS)?,
-            // An empty policy removes the policy.
+            // An empty value removes a policy or a key.
             "RedrivePolicy" if value.is_empty() => self.redrive = None,
             "RedrivePolicy" => self.redrive = Some(redrive_policy(value)?),
             "RedriveAllowPolicy" if value.is_empty() => self.redrive_allow = None,
             "RedriveAllowPolicy" => self.redrive_allow = Some(redrive_allow(value)?),
-            "FifoQueue"
-            | "ContentBasedDeduplication"
-            | "DeduplicationScope"
-            | "FifoThroughputLimit" => {
-                self.set_fifo(name, value)?;
-            }
-            // An empty value removes a policy or a key.
-            name if PASSIVE.contains(&name) && value.is_empty() => {
-                self.passive.remove(name);
-            }
-            name if PASSIVE.contains(&name) => {
-                self.passive.insert(name.to_owned(), switch(value).to_owned());
+            _ if PASSIVE.contains(&name) && value.is_empty() => drop(self.texts.remove(name)),
+            _ if PASSIVE.contains(&name) || of_fifo.is_some() && self.is_fifo() => {
+                let value = switch(value);
+                if of_fifo.is_some_and(|(_, values)| !values.contains(&value)) {
+                    return Err(invalid(name));
+                }
+                self.texts.insert(name.to_owned(), value.to_owned());
             }
             _ => return Err(unknown(name)),
         }
         Ok(())
     }
 
-    fn set_fifo(&mut self, name: &str, value: &str) -> Result<(), SqsError> {
-        let Some(fifo) = &mut self.fifo else {
-            return Err(unknown(name));
-        };
-        match (name, switch(value)) {
-            ("FifoQueue", "true") => {}
-            ("ContentBasedDeduplication", "true") => fifo.content_based_deduplication = true,
-            ("ContentBasedDeduplication", "false") => fifo.content_based_deduplication = false,
-            ("DeduplicationScope", "messageGroup") => fifo.deduplicate_per_group = true,
-            ("DeduplicationScope", "queue") => fifo.deduplicate_per_group = false,
-            ("FifoThroughputLimit", "perMessageGroupId") => fifo.throughput_per_group = true,
-            ("FifoThroughputLimit", "perQueue") => fifo.throughput_per_group = false,
-            _ => return Err(invalid(name)),
-        }
-        Ok(())
-    }
-
     pub(crate) fn to_attributes(&self) -> BTreeMap<String, String> {
-        let mut out = self.passive.clone();
-        let mut put = |name: &str, value: String| out.insert(name.to_owned(), value);
-        put("DelaySeconds", self.delay.as_secs().to_string());
-        put("MaximumMessageSize", self.max_message_bytes.to_string());
-        put("MessageRetentionPeriod", self.retention.as_secs().to_string());
-        put("ReceiveMessageWaitTimeSeconds", self.wait.as_secs().to_string());
-        put("VisibilityTimeout", self.visibility.as_secs().to_string());
-        if let Some(policy) = &self.redrive {
-            put("RedrivePolicy", json(policy));
-        }
-        if let Some(policy) = &self.redrive_allow {
-            put("RedriveAllowPolicy", json(policy));
-        }
-        if let Some(fifo) = &self.fifo {
-            let (scope, limit) = (fifo.deduplicate_per_group, fifo.throughput_per_group);
-            put("FifoQueue", "true".to_owned());
-            put("ContentBasedDeduplication", fifo.content_based_deduplication.to_string());
-            put("DeduplicationScope", if scope { "messageGroup" } else { "queue" }.to_owned());
-            put(
-                "FifoThroughputLimit",
-                if limit { "perMessageGroupId" } else { "perQueue" }.to_owned(),
-            );
-        }
-        out
+        let numbers = self.numbers.iter().map(|(name, number)| (*name, number.to_string()));
+        let redrive = self.redrive.iter().map(|policy| ("RedrivePolicy", json(policy)));
+        let allow = self.redrive_allow.iter().map(|policy| ("RedriveAllowPolicy", json(policy)));
+        let others = numbers.chain(redrive).chain(allow);
+        let others = others.map(|(name, value)| (name.to_owned(), value));
+        self.texts.clone().into_iter().chain(others).collect()
     }
 }
 
@@ -229,18 +196,14 @@ fn switch(value: &str) -> &str {
     ["true", "false"].into_iter().find(|word| value.eq_ignore_ascii_case(word)).unwrap_or(value)
 }
 
-fn number(name: &str, value: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {
-    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| invalid(name))
-}
-
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a struct of strings and numbers is JSON")
 }
 
 fn invalid(name: &str) -> SqsError {
-    SqsError::new(code::INVALID_ATTRIBUTE_VALUE, format!("Invalid value for the parameter {name}."))
+    SqsError::new("InvalidAttributeValue", format!("Invalid value for the parameter {name}."))
 }
 
 pub(crate) fn unknown(name: &str) -> SqsError {
-    SqsError::new(code::INVALID_ATTRIBUTE_NAME, format!("Unknown Attribute {name}."))
+    SqsError::new("InvalidAttributeName", format!("Unknown Attribute {name}."))
 }

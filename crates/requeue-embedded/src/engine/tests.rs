@@ -53,11 +53,12 @@ impl Trial {
     fn new(name: &'static str) -> Self {
         let now = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
         let mut engine = Engine::new("r", "1", 7);
+        engine.now = now;
         let fifo = name.strip_suffix(".fifo").is_some();
         let attributes = [("FifoQueue", "true"), ("ContentBasedDeduplication", "true")];
         let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let attributes = if fifo { attributes.into() } else { BTreeMap::new() };
-        engine.create_queue(name, &attributes, BTreeMap::new(), now).expect("a legal queue");
+        engine.create_queue(name, &attributes, BTreeMap::new()).expect("a legal queue");
         Self { engine, name, now, sent: 0, alive: BTreeMap::new() }
     }
 
@@ -71,7 +72,10 @@ impl Trial {
             Step::Receive { max, visibility } => self.receive(max, visibility),
             Step::Delete { nth } => self.delete(nth),
             Step::ChangeVisibility { nth, secs } => self.change_visibility(nth, secs),
-            Step::Pass { millis } => self.now += Duration::from_millis(u64::from(millis)),
+            Step::Pass { millis } => {
+                self.now += Duration::from_millis(u64::from(millis));
+                self.engine.now = self.now;
+            }
         }
         self.agrees();
     }
@@ -84,7 +88,7 @@ impl Trial {
             group: Some(format!("g{group}")),
             ..Draft::default()
         };
-        self.engine.send(self.name, draft, self.now).expect("a legal message");
+        self.engine.send(self.name, draft).expect("a legal message");
         let known = Known {
             group,
             hidden_until: self.now + Duration::from_secs(u64::from(delay)),
@@ -102,7 +106,7 @@ impl Trial {
             wait_secs: Some(0),
         };
         let possible = self.possible();
-        let found = self.engine.receive(self.name, asked, self.now).expect("it exists").messages;
+        let found = self.engine.receive(self.name, asked).expect("it exists").value;
         assert!(found.len() <= usize::from(max));
         assert_eq!(
             found.is_empty(),
@@ -152,8 +156,7 @@ impl Trial {
             return;
         };
         let handle = known.handle.expect("held");
-        let deleted =
-            self.engine.queue(self.name, self.now).and_then(|queue| queue.delete(&handle));
+        let deleted = self.engine.queue(self.name).and_then(|queue| queue.delete(&handle));
         let expired = self.fifo() && known.hidden_until <= self.now;
         assert_eq!(deleted.is_err(), expired);
         if !expired {
@@ -166,8 +169,8 @@ impl Trial {
             return;
         };
         let (handle, now) = (known.handle.expect("held"), self.now);
-        let queue = self.engine.queue(self.name, now).expect("it exists");
-        let changed = queue.change_visibility(&handle, i64::from(secs), now);
+        let queue = self.engine.queue(self.name).expect("it exists");
+        let changed = queue.change_visibility(&handle, i64::from(secs));
         let is_hidden = known.hidden_until > now;
         assert_eq!(changed.is_ok(), is_hidden || !self.fifo());
         if is_hidden {
@@ -178,15 +181,15 @@ impl Trial {
 
     fn agrees(&mut self) {
         let now = self.now;
-        let queue = self.engine.queue(self.name, now).expect("it exists");
+        let queue = self.engine.queue(self.name).expect("it exists");
         let numbers: Vec<u32> =
-            queue.messages().filter_map(|message| message.body.parse().ok()).collect();
+            queue.messages.values().filter_map(|message| message.body.parse().ok()).collect();
         assert_eq!(numbers, self.alive.keys().copied().collect::<Vec<_>>());
-        for (message, known) in queue.messages().zip(self.alive.values()) {
+        for (message, known) in queue.messages.values().zip(self.alive.values()) {
             let hidden = !matches!(message.state, State::Visible { .. });
             assert_eq!(hidden, known.hidden_until > now, "{}", message.body);
         }
-        let counts = queue.counts();
+        let counts = queue.index.counts();
         assert_eq!(counts.visible + counts.delayed + counts.in_flight, numbers.len());
     }
 }
@@ -211,16 +214,15 @@ proptest! {
 
 #[test]
 fn a_handle_of_an_earlier_process_means_nothing() {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
     let receive = |seed| {
         let mut engine = Engine::new("r", "1", seed);
-        engine.create_queue("q", &BTreeMap::new(), BTreeMap::new(), now).expect("a legal queue");
+        engine.create_queue("q", &BTreeMap::new(), BTreeMap::new()).expect("a legal queue");
         let draft = Draft { body: "x".to_owned(), ..Draft::default() };
-        engine.send("q", draft, now).expect("a legal message");
-        let found = engine.receive("q", Receive::default(), now).expect("it exists");
-        (engine, found.messages[0].receipt_handle.clone())
+        engine.send("q", draft).expect("a legal message");
+        let found = engine.receive("q", Receive::default()).expect("it exists");
+        (engine, found.value[0].receipt_handle.clone())
     };
     let (_, old) = receive(1);
     let (mut engine, _) = receive(2);
-    assert!(engine.queue("q", now).is_ok_and(|queue| queue.delete(&old).is_err()));
+    assert!(engine.queue("q").is_ok_and(|queue| queue.delete(&old).is_err()));
 }

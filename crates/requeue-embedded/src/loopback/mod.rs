@@ -1,6 +1,6 @@
 //! HTTP/1.1 for programs on this machine. It knows nothing of SQS. A request that is slow or large
-//! holds up no others. A web page cannot reach the server, not even by a name that it has pointed to
-//! this machine.
+//! holds up no others. A web page cannot reach the server, not even by a name that it has pointed
+//! to this machine.
 //!
 //! This module is not part of the library's interface, but the command line serves by it as well.
 
@@ -56,7 +56,6 @@ pub struct Bounds {
     pub connections: usize,
 }
 
-/// A connection that may be ended for a new one.
 struct OpenConnection {
     activity: Activity,
     task: AbortHandle,
@@ -199,8 +198,7 @@ pub async fn serve_unread<F, A, B>(
         if open.len() >= bounds.connections {
             make_room(&mut open);
         }
-        // Responses are small. Without this, each would wait for the other side's delayed
-        // acknowledgement.
+        // Without this, each response would wait for a delayed acknowledgement.
         let _ = stream.set_nodelay(true);
         let (activity, stopped) = (Activity::idle(), stopped.clone());
         let connection =
@@ -213,8 +211,7 @@ pub async fn serve_unread<F, A, B>(
     let _ = timeout(STOP_GRACE, ended).await;
 }
 
-/// Whether the system has no room for a new connection. Other errors concern the connection that
-/// was to be accepted, and not the open ones.
+/// Other errors concern the connection that was to be accepted, and not the open ones.
 fn needs_room(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }

@@ -1,5 +1,4 @@
-//! Reads requests: whole bodies within bounds, for names of this machine only, and from no page of
-//! another origin.
+//! Reads requests: whole bodies within bounds, for names of this machine, from no foreign page.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -59,7 +58,6 @@ impl UnreadRequest {
     }
 }
 
-/// The bounds of a server, and the room for the bodies of all its connections.
 #[derive(Clone)]
 pub(super) struct BodyReader {
     pub(super) bounds: Bounds,
@@ -74,8 +72,7 @@ impl BodyReader {
         timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))
     }
 
-    /// Takes room for the bytes that arrived, not for the announced length, so that no slow request
-    /// holds up others.
+    /// Takes room for the bytes that arrived, so that no slow request holds up others.
     async fn collect(
         &self,
         mut body: Incoming,

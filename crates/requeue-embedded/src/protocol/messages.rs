@@ -1,5 +1,4 @@
-//! The operations about messages, one or a batch, and the translation of messages from and to the
-//! wire.
+//! The operations about messages, and the translation of messages from and to the wire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +9,11 @@ use requeue_sqs::{Attribute, AttributeValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Context, Fields, Performed, with};
+use super::{Answer, Context, Fields, with};
 use crate::engine::batch::{Entry, EntryError, ReadEntry};
-use crate::engine::error::{SqsError, code};
+use crate::engine::error::SqsError;
 use crate::engine::message::{Draft, Received, Sent, sequence_number};
-use crate::engine::{Engine, Receive, digest, settings};
+use crate::engine::{Answered, Engine, Receive, digest, settings};
 use crate::view::system_attributes;
 
 /// The one system attribute that a sender may set. Source: reference, `SendMessage`.
@@ -36,14 +35,46 @@ struct AttributeShape {
     binary_value: Option<String>,
 }
 
-pub(super) fn send(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
-    let queue = asked.queue()?;
-    let draft = draft(asked, context)?;
-    let digests = digests(&draft, context);
-    Ok(sent(digests, engine.send(&queue, draft, context.now)?))
+/// `None` for an operation that SQS does not have.
+pub(super) fn perform(
+    operation: &str,
+    engine: &mut Engine,
+    mut asked: Fields,
+    context: &Context<'_>,
+) -> Result<Option<Value>, SqsError> {
+    Ok(Some(match operation {
+        "SendMessage" => {
+            let queue = asked.queue()?;
+            let draft = draft(asked, context)?;
+            let digests = digests(&draft, context);
+            sent(digests, engine.send(&queue, draft)?)
+        }
+        "SendMessageBatch" => send_batch(engine, asked, context)?,
+        "DeleteMessage" => {
+            let handle: String = asked.required("ReceiptHandle")?;
+            engine.queue(&asked.queue()?)?.delete(&handle)?;
+            json!({})
+        }
+        "DeleteMessageBatch" => batch(engine, operation, asked, context, |_, mut entry| {
+            Ok(Entry::Delete { handle: entry.required("ReceiptHandle")? })
+        })?,
+        "ChangeMessageVisibility" => {
+            let handle: String = asked.required("ReceiptHandle")?;
+            let secs = asked.required("VisibilityTimeout")?;
+            engine.queue(&asked.queue()?)?.change_visibility(&handle, secs)?;
+            json!({})
+        }
+        "ChangeMessageVisibilityBatch" => {
+            batch(engine, operation, asked, context, |_, mut entry| {
+                let handle = entry.required("ReceiptHandle")?;
+                Ok(Entry::ChangeVisibility { handle, secs: entry.required("VisibilityTimeout")? })
+            })?
+        }
+        _ => return Ok(None),
+    }))
 }
 
-pub(super) fn send_batch(engine: &mut Engine, asked: Fields, context: &Context<'_>) -> Answer {
+fn send_batch(engine: &mut Engine, asked: Fields, context: &Context<'_>) -> Answer {
     let mut of_entries = BTreeMap::new();
     let read = |id: &str, fields| {
         let draft = draft(fields, context)?;
@@ -64,58 +95,18 @@ pub(super) fn send_batch(engine: &mut Engine, asked: Fields, context: &Context<'
 pub(super) fn receive(
     engine: &mut Engine,
     mut asked: Fields,
-    context: &Context<'_>,
-) -> Result<Performed, SqsError> {
+) -> Result<Answered<Vec<u8>>, SqsError> {
     let how = Receive {
         max_messages: asked.optional("MaxNumberOfMessages")?,
         visibility_secs: asked.optional("VisibilityTimeout")?,
         wait_secs: asked.optional("WaitTimeSeconds")?,
     };
     let wanted = Wanted::of(&mut asked)?;
-    let result = engine.receive(&asked.queue()?, how, context.now)?;
-    let messages = result.messages.into_iter().map(|received| wanted.shape(received));
-    let messages: Vec<Value> = messages.collect();
+    let Answered { value, is_news, long_poll } = engine.receive(&asked.queue()?, how)?;
+    let messages: Vec<Value> = value.into_iter().map(|received| wanted.shape(received)).collect();
     let messages = (!messages.is_empty()).then_some(Value::Array(messages));
-    let answer = with(json!({}), [("Messages", messages)]);
-    Ok(Performed {
-        json: answer.to_string().into_bytes(),
-        news: result.redrove,
-        long_poll: result.long_poll,
-    })
-}
-
-pub(super) fn delete(engine: &mut Engine, mut asked: Fields, context: &Context<'_>) -> Answer {
-    let handle: String = asked.required("ReceiptHandle")?;
-    engine.queue(&asked.queue()?, context.now)?.delete(&handle)?;
-    Ok(json!({}))
-}
-
-pub(super) fn delete_batch(engine: &mut Engine, asked: Fields, context: &Context<'_>) -> Answer {
-    batch(engine, "DeleteMessageBatch", asked, context, |_, mut entry| {
-        Ok(Entry::Delete { handle: entry.required("ReceiptHandle")? })
-    })
-}
-
-pub(super) fn change_visibility(
-    engine: &mut Engine,
-    mut asked: Fields,
-    context: &Context<'_>,
-) -> Answer {
-    let handle: String = asked.required("ReceiptHandle")?;
-    let secs = asked.required("VisibilityTimeout")?;
-    engine.queue(&asked.queue()?, context.now)?.change_visibility(&handle, secs, context.now)?;
-    Ok(json!({}))
-}
-
-pub(super) fn change_visibility_batch(
-    engine: &mut Engine,
-    asked: Fields,
-    context: &Context<'_>,
-) -> Answer {
-    batch(engine, "ChangeMessageVisibilityBatch", asked, context, |_, mut entry| {
-        let handle = entry.required("ReceiptHandle")?;
-        Ok(Entry::ChangeVisibility { handle, secs: entry.required("VisibilityTimeout")? })
-    })
+    let value = with(json!({}), [("Messages", messages)]).to_string().into_bytes();
+    Ok(Answered { value, is_news, long_poll })
 }
 
 fn batch(
@@ -135,7 +126,7 @@ fn batch(
         Ok((id, read))
     });
     let entries = entries.collect::<Result<Vec<ReadEntry>, SqsError>>()?;
-    let results = engine.batch((operation, &queue), entries, context.entry_faults, context.now)?;
+    let results = engine.batch((operation, &queue), entries, context.entry_faults)?;
     let (mut successful, mut failed) = (Vec::new(), Vec::new());
     for (id, result) in results {
         let entry = json!({ "Id": id });
@@ -159,8 +150,7 @@ fn draft(mut asked: Fields, context: &Context<'_>) -> Result<Draft, SqsError> {
         .into_iter()
         .map(|(name, shape)| attribute(&name, shape).map(|attribute| (name, attribute)))
         .collect();
-    // The sender's own header wins over the one of the request, which holds for every message of
-    // the request.
+    // The sender's own header wins over the one of the request.
     let own = trace_header(asked.optional("MessageSystemAttributes")?.unwrap_or_default())?;
     Ok(Draft {
         body: asked.optional("MessageBody")?.unwrap_or_default(),
@@ -180,10 +170,11 @@ fn attribute(name: &str, shape: AttributeShape) -> Result<Attribute, SqsError> {
     })?;
     let value = match (shape.string_value, shape.binary_value) {
         (Some(text), None) => AttributeValue::Text(text),
-        (None, Some(base64)) => STANDARD
-            .decode(base64)
-            .map(AttributeValue::Binary)
-            .map_err(|_| SqsError::new(code::MALFORMED_INPUT, "A binary value is not base64."))?,
+        (None, Some(base64)) => {
+            STANDARD.decode(base64).map(AttributeValue::Binary).map_err(|_| {
+                SqsError::new("SerializationException", "A binary value is not base64.")
+            })?
+        }
         // An absent value counts as an empty one, which the rules refuse.
         (None, None) if data_type.starts_with("Binary") => AttributeValue::Binary(Vec::new()),
         (None, None) => AttributeValue::Text(String::new()),

@@ -1,35 +1,20 @@
-//! awsJson1.0: it takes the bytes of a request and returns the bytes of a response. It knows no
-//! transport and reads no clock.
+//! awsJson1.0: from the bytes of a request to those of a response. It knows no transport.
 
 mod messages;
 mod queues;
 
-use std::time::SystemTime;
-
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::engine::error::{SqsError, code};
-use super::engine::{Engine, LongPoll};
+use super::engine::error::SqsError;
+use super::engine::{Answered, Engine};
 use super::fault::EntryFault;
 
-/// The parts of a request that are not in its body.
 pub(crate) struct Context<'a> {
-    pub(crate) now: SystemTime,
     /// The beginning of the URLs of queues.
     pub(crate) endpoint: &'a str,
-    /// The header `x-amzn-trace-id`.
     pub(crate) trace: Option<&'a str>,
     pub(crate) entry_faults: &'a [EntryFault],
-}
-
-/// A response, and its consequences for waiting requests.
-pub(crate) struct Performed {
-    pub(crate) json: Vec<u8>,
-    /// There may be news for long polls.
-    pub(crate) news: bool,
-    /// The response is empty, and its request would rather wait.
-    pub(crate) long_poll: Option<LongPoll>,
 }
 
 /// The fields of a request, or of an entry of one. Each is taken once.
@@ -56,7 +41,7 @@ impl Fields {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is for `map_err`")]
 fn malformed(_: serde_json::Error) -> SqsError {
-    SqsError::new(code::MALFORMED_INPUT, "The request could not be read.")
+    SqsError::new("SerializationException", "The request could not be read.")
 }
 
 type Answer = Result<Value, SqsError>;
@@ -76,37 +61,21 @@ pub(crate) fn perform(
     operation: &str,
     body: &[u8],
     context: &Context<'_>,
-) -> Result<Performed, SqsError> {
-    let carry_out: fn(&mut Engine, Fields, &Context<'_>) -> Answer = match operation {
-        "CreateQueue" => queues::create,
-        "GetQueueUrl" => queues::url,
-        "ListQueues" => queues::list,
-        "ListDeadLetterSourceQueues" => queues::dead_letter_sources,
-        "GetQueueAttributes" => queues::attributes,
-        "SetQueueAttributes" => queues::set_attributes,
-        "DeleteQueue" => queues::delete,
-        "PurgeQueue" => queues::purge,
-        "ListQueueTags" => queues::tags,
-        "TagQueue" => queues::tag,
-        "UntagQueue" => queues::untag,
-        "SendMessage" => messages::send,
-        "SendMessageBatch" => messages::send_batch,
-        "ReceiveMessage" => return messages::receive(engine, Fields::read(body)?, context),
-        "DeleteMessage" => messages::delete,
-        "DeleteMessageBatch" => messages::delete_batch,
-        "ChangeMessageVisibility" => messages::change_visibility,
-        "ChangeMessageVisibilityBatch" => messages::change_visibility_batch,
-        "StartMessageMoveTask" => queues::start_move,
-        "ListMessageMoveTasks" => queues::moves,
-        "CancelMessageMoveTask" => queues::cancel_move,
-        _ => {
-            let message = format!("The action {operation} is not valid for this endpoint.");
-            return Err(SqsError::new(code::INVALID_ACTION, message));
-        }
-    };
-    let answer = carry_out(engine, Fields::read(body)?, context)?;
-    let news = !operation.starts_with("Get") && !operation.starts_with("List");
-    Ok(Performed { json: answer.to_string().into_bytes(), news, long_poll: None })
+) -> Result<Answered<Vec<u8>>, SqsError> {
+    let mut asked = Fields::read(body)?;
+    if operation == "ReceiveMessage" {
+        return messages::receive(engine, asked);
+    }
+    let mut answer = queues::perform(operation, engine, &mut asked, context)?;
+    if answer.is_none() {
+        answer = messages::perform(operation, engine, asked, context)?;
+    }
+    let answer = answer.ok_or_else(|| {
+        let message = format!("The action {operation} is not valid for this endpoint.");
+        SqsError::new("InvalidAction", message)
+    })?;
+    let is_news = !operation.starts_with("Get") && !operation.starts_with("List");
+    Ok(Answered { value: answer.to_string().into_bytes(), is_news, long_poll: None })
 }
 
 pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
@@ -132,13 +101,12 @@ pub(crate) fn outline(body: &[u8]) -> (Option<String>, usize) {
     }
 }
 
-/// The queue's name in its URL. There is one account and one region here, so the name is enough for
-/// any host and account in the URL.
+/// There is one account and one region here, so the name in a URL is enough.
 fn queue_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }
 
 fn queue_url(engine: &Engine, context: &Context<'_>, name: &str) -> String {
     let endpoint = context.endpoint.trim_end_matches('/');
-    format!("{endpoint}/{}/{name}", engine.account())
+    format!("{endpoint}/{}/{name}", engine.account)
 }
