@@ -113,7 +113,9 @@ impl Stalled {
         let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
         let server = InMemory::raw(move |stream| serve(stream, case, after, over_http2));
         let server = if over_http2 { server.over_http2() } else { server };
-        HttpTarget::with_connector(url, HttpSettings::default().timeout(limit), server)
+        let mut settings = HttpSettings::default();
+        settings.timeout = limit;
+        HttpTarget::with_connector(url, settings, server)
     }
 }
 

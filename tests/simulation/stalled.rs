@@ -16,7 +16,8 @@ pub async fn deliver(status: u16, retry_after: Option<Duration>) -> Result<(), F
         .map(|delay| format!("Retry-After: {}\r\n", delay.as_secs()))
         .unwrap_or_default();
     let head = format!("HTTP/1.1 {status} X\r\n{header}Content-Length: 5\r\n\r\n");
-    let settings = HttpSettings::default().timeout(Duration::from_hours(1));
+    let mut settings = HttpSettings::default();
+    settings.timeout = Duration::from_hours(1);
     let server = InMemory::raw(move |stream| stall(stream, head.clone()));
     HttpTarget::with_connector(url, settings, server).deliver(Delivery::new("id", "")).await
 }

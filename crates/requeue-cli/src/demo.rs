@@ -107,7 +107,8 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     settings.dead_letter = Some(DeadLetterMode::Annotate);
     let url = TargetUrl::parse(endpoint::URL)?;
     // Each order is a scope, so the failures of one order hold back no other.
-    let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);
+    let mut delivery = HttpSettings::default();
+    (delivery.clock, delivery.scope) = (clock, Some("/orderId".parse()?));
     let target = HttpTarget::with_connector(url, delivery, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
     for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {

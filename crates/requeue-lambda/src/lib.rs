@@ -13,6 +13,10 @@
 //! }
 //! ```
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 mod config;
 mod function;
 mod http;
@@ -36,3 +40,13 @@ pub use http::{
 pub use ::http::{HeaderMap, Method};
 #[doc(no_inline)]
 pub use bytes::Bytes;
+
+/// The result of a future; `None` if the handler's time is over before it.
+async fn before_last_poll<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Pending if requeue::is_last_poll() => Poll::Ready(None),
+        polled => polled.map(Some),
+    })
+    .await
+}

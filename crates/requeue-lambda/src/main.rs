@@ -49,8 +49,7 @@ async fn start() -> Result<(Target, Settings), Error> {
     Ok((target, config.settings))
 }
 
-/// Prints the text that the first argument asks for, for a person who starts it by hand; `false`
-/// without such an argument.
+/// Prints the text that the first argument asks for; `false` without such an argument.
 fn answers_an_option() -> bool {
     let help = match std::env::args_os().nth(1) {
         Some(option) if option == "--help" || option == "-h" => HELP,

@@ -216,11 +216,11 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         view.waiting(waiting, wait_for(target, limit)).await?;
     }
     let handler = match url {
-        Some(url) => Target::url(
-            url,
-            config.http.clone().timeout(own.limits.timeout),
-            view.observer.clone(),
-        )?,
+        Some(url) => {
+            let mut http = config.http.clone();
+            http.timeout = own.limits.timeout;
+            Target::url(url, http, view.observer.clone())?
+        }
         None => Target::function(&mut config, view.observer.clone()).await?,
     };
     let target = handler.to_string();

@@ -1,5 +1,4 @@
-//! Settings: what every handler has, the target and how to deliver to it, from one environment,
-//! with all problems reported together.
+//! Settings of every handler and of the target, with all problems reported together.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -230,11 +229,12 @@ impl Reader {
         // Requeue ends a call of a queue with a shorter time.
         let own = settings.queues.values().filter_map(|queue| queue.timeout);
         let longest = own.chain([settings.limits.timeout]).max();
-        let http = self.http().timeout(longest.unwrap_or(settings.limits.timeout));
+        let timeout = longest.unwrap_or(settings.limits.timeout);
+        let http = HttpSettings { timeout, ..self.http() };
         Config {
             target: self.target(target_rules.clone()),
             target_rules,
-            function_settings: self.function_settings(),
+            function_settings: self.function_settings(http.scope.clone()),
             without_effect: self.vars.without_effect(function.is_some()),
             function,
             http,

@@ -10,8 +10,8 @@ use requeue::queue::is_attribute_name;
 use super::Reader;
 use crate::function::{FunctionName, FunctionSettings};
 use crate::http::{
-    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate,
-    ScopeKey, TargetRules, TargetUrl,
+    ClientCertificate, HttpSettings, InvalidClientCertificate, ScopeKey, SigningSecret,
+    TargetRules, TargetUrl,
 };
 use crate::secrets::{self, SecretArn};
 
@@ -21,7 +21,6 @@ const METHODS: [(&str, Method); 3] =
 /// The most messages of a batch from a standard queue. Source: Lambda quotas.
 const MAX_MESSAGES_PER_CALL: usize = 10_000;
 
-/// The problem of a secret in a text that is read without fetching.
 pub(super) const NOT_FETCHED: &str = "only Config::load fetches secrets";
 
 impl Reader {
@@ -58,7 +57,6 @@ impl Reader {
         }
     }
 
-    /// The target function, which takes the place of a URL.
     pub(super) fn function(&mut self) -> Option<FunctionName> {
         const NAME: &str = "TARGET_FUNCTION";
         let text = self.vars.get(NAME)?;
@@ -72,18 +70,12 @@ impl Reader {
         function.ok()
     }
 
-    pub(super) fn function_settings(&mut self) -> FunctionSettings {
+    pub(super) fn function_settings(&mut self, scope: Option<ScopeKey>) -> FunctionSettings {
         let what = format!("a whole number from 1 to {MAX_MESSAGES_PER_CALL}");
         let is_allowed = |count: &usize| (1..=MAX_MESSAGES_PER_CALL).contains(count);
         let most = self.vars.parse("MESSAGES_PER_CALL", is_allowed, &what);
-        let settings = FunctionSettings::default();
-        let settings = most.into_iter().fold(settings, FunctionSettings::messages_per_call);
-        self.scope().into_iter().fold(settings, FunctionSettings::scope)
-    }
-
-    /// The key of the scopes; a wrong one is a problem of the HTTP settings.
-    fn scope(&self) -> Option<ScopeKey> {
-        self.vars.get("SCOPE")?.trim().parse().ok()
+        let messages_per_call = most.unwrap_or(FunctionSettings::default().messages_per_call);
+        FunctionSettings { messages_per_call, scope }
     }
 
     fn is_true(&mut self, name: &str) -> bool {
@@ -91,38 +83,35 @@ impl Reader {
     }
 
     pub(super) fn http(&mut self) -> HttpSettings {
-        let proxy = self.proxy.clone();
-        let mut seconds = |name, default| self.vars.seconds(name).unwrap_or(default);
-        let mut settings = HttpSettings::default()
-            .connect_timeout(seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))
-            .idle_timeout(seconds("IDLE_TIMEOUT_SECONDS", IDLE_TIMEOUT))
-            .proxy(proxy);
-        if let Some(timeout) = self.vars.seconds("READ_TIMEOUT_SECONDS") {
-            settings = settings.read_timeout(timeout);
-        }
-        if self.vars.one_of("HTTP_VERSION", &[("auto", false), ("1.1", true)]).unwrap_or(false) {
-            settings = settings.http1_only();
-        }
-        if let Some(method) = self.vars.one_of("METHOD", &METHODS) {
-            settings = settings.method(method);
-        }
+        let versions = [("auto", false), ("1.1", true)];
+        let (vars, defaults) = (&mut self.vars, HttpSettings::default());
+        let mut settings = HttpSettings {
+            connect_timeout: vars
+                .seconds("CONNECT_TIMEOUT_SECONDS")
+                .unwrap_or(defaults.connect_timeout),
+            idle_timeout: vars.seconds("IDLE_TIMEOUT_SECONDS").unwrap_or(defaults.idle_timeout),
+            read_timeout: vars.seconds("READ_TIMEOUT_SECONDS"),
+            http1_only: vars.one_of("HTTP_VERSION", &versions).unwrap_or(false),
+            method: vars.one_of("METHOD", &METHODS).unwrap_or(Method::POST),
+            proxy: self.proxy.clone(),
+            ..defaults
+        };
         if let Some(content_type) = self.vars.get("CONTENT_TYPE") {
             self.change("CONTENT_TYPE", "is not a media type", &mut settings, |settings| {
                 settings.content_type(&content_type)
             });
         }
         if let Some(key) = self.vars.get("SCOPE") {
-            let refused = format!("is `{key}`");
-            self.change("SCOPE", refused, &mut settings, |settings| {
-                key.trim().parse().map(|key| settings.scope(key))
-            });
+            let read: Result<ScopeKey, _> = key.trim().parse();
+            if let Err(error) = &read {
+                self.vars.problem("SCOPE", format_args!("is `{key}`: {error}"));
+            }
+            settings.scope = read.ok();
         }
         self.headers(&mut settings);
         self.attribute_headers(&mut settings);
         self.signing_secrets(&mut settings);
-        if let Some(certificate) = self.client_certificate() {
-            settings = settings.client_certificate(certificate);
-        }
+        settings.client_certificate = self.client_certificate();
         settings
     }
 
@@ -184,9 +173,10 @@ impl Reader {
             let number = format!("number {} is invalid", position + 1);
             let Some(secrets) = self.fill_in(NAME, &number, word) else { continue };
             for secret in secrets.split_whitespace() {
-                self.change(NAME, &number, settings, |settings| {
-                    secret.parse().map(|secret| settings.sign_with(secret))
-                });
+                match secret.parse::<SigningSecret>() {
+                    Ok(secret) => settings.signing_secrets.push(secret),
+                    Err(error) => self.vars.problem(NAME, format_args!("{number}: {error}")),
+                }
             }
         }
     }
@@ -252,8 +242,7 @@ impl Reader {
         self.vars.set_stored(NAME, document.unwrap_or_default());
     }
 
-    /// `text`, with each ARN of a secret replaced by the secret. A fetched text is not searched for
-    /// ARNs.
+    /// `text`, with each ARN of a secret replaced by the secret, which is not searched for ARNs.
     fn fill_in(&mut self, name: &str, place: &str, text: &str) -> Option<String> {
         let mut filled = String::new();
         let mut is_whole = true;
@@ -272,8 +261,7 @@ impl Reader {
         is_whole.then_some(filled)
     }
 
-    /// `None` for a word that is not the ARN of a secret. A skipped secret is an error without a
-    /// problem to report.
+    /// `None` for a word that is no such ARN. A skipped secret is an error without a problem.
     fn secret(&mut self, word: &str) -> Result<Option<String>, Option<String>> {
         let Some(at) = word.find("arn:") else { return Ok(None) };
         let arn = match SecretArn::parse(&word[at..]) {
@@ -281,13 +269,13 @@ impl Reader {
             Some(_) if at > 0 => {
                 return Err(Some("the ARN of a secret must have spaces around it".to_owned()));
             }
-            Some(arn) => arn.map_err(|error| Some(error.to_string()))?,
+            Some(arn) => arn.map_err(|error| Some(error.to_owned()))?,
         };
-        let fetched = match self.texts.get(arn.stored()) {
-            Some(Ok(text)) => arn.pick(text).map_err(|error| error.to_string()),
-            Some(Err(error)) => Err(error.to_string()),
+        let fetched = match self.texts.get(&arn.stored) {
+            Some(Ok(text)) => arn.pick(text),
+            Some(Err(error)) => Err(error.clone()),
             None => {
-                self.wanted.insert(arn.stored().clone());
+                self.wanted.insert(arn.stored.clone());
                 if self.skips_secrets {
                     return Err(None);
                 }

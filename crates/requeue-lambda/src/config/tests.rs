@@ -364,25 +364,22 @@ fn a_client_certificate_and_its_key_go_together() {
 
 mod named_secrets {
     use super::*;
-    use crate::secrets::{FetchError, SecretArn};
+    use crate::secrets::SecretArn;
 
     const ARN: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
     const OTHER: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf";
     const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
 
     fn stored(arn: &str) -> Stored {
-        SecretArn::parse(arn).expect("an ARN").expect("of a secret").stored().clone()
+        SecretArn::parse(arn).expect("an ARN").expect("of a secret").stored
     }
 
     /// Reads them where `texts` have been fetched.
-    fn read(
-        vars: &[(&str, &str)],
-        texts: &[(&str, Result<&str, FetchError>)],
-    ) -> Result<Config, String> {
+    fn read(vars: &[(&str, &str)], texts: &[(&str, Result<&str, &str>)]) -> Result<Config, String> {
         let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value));
         let mut read = Reader::new(Variables::new(vars));
-        let texts = texts.iter().cloned();
-        read.texts = texts.map(|(arn, text)| (stored(arn), text.map(str::to_owned))).collect();
+        let owned = |text: Result<&str, &str>| text.map(str::to_owned).map_err(str::to_owned);
+        read.texts = texts.iter().map(|(arn, text)| (stored(arn), owned(*text))).collect();
         read.into_config().map_err(|error| error.to_string())
     }
 
@@ -410,10 +407,7 @@ mod named_secrets {
 
     #[test]
     fn they_are_checked_as_what_is_written_down() {
-        let denied = FetchError {
-            code: "AccessDeniedException".to_owned(),
-            remedy: Some("do this".to_owned()),
-        };
+        let denied = "AccessDeniedException: do this";
         let has = |problem: &str| format!("REQUEUE_HEADERS has `X-Key`: {problem}");
         let number = |number, problem: &str| {
             format!("REQUEUE_SIGNING_SECRET number {number} is invalid: {problem}")
@@ -517,8 +511,7 @@ mod named_secrets {
             assert!(told.contains(problem), "{problem}: {told}");
         }
         assert!(!told.contains("cret"), "{told}");
-        let denied = FetchError { code: "AccessDeniedException".to_owned(), remedy: None };
-        assert_eq!(retries(Err(denied)), refused(&of("AccessDeniedException")));
+        assert_eq!(retries(Err("AccessDeniedException")), refused(&of("AccessDeniedException")));
         let no_object = of("the stored text is not a JSON object; store the policy document");
         for text in ["policy.json", "[]"] {
             assert_eq!(retries(Ok(text)), refused(&no_object));

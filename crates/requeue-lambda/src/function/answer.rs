@@ -58,12 +58,10 @@ pub(crate) fn read(payload: &[u8], is_error: bool, ids: &[&str]) -> Bulk<Failure
     if items.is_empty() { Bulk::Done } else { Bulk::Each(results) }
 }
 
-/// One failure of which nobody knows to which record it belongs.
 fn whole(failure: Failure, ids: &[&str]) -> Bulk<Failure> {
     if ids.len() == 1 { Bulk::Each(vec![Err(failure)]) } else { Bulk::Unclear(failure) }
 }
 
-/// A failure of which nothing else is known.
 fn unknown(why: &str) -> Failure {
     Failure::new(FailureClass::Temporary, Evidence::Unrecognised, why)
 }
@@ -104,7 +102,6 @@ fn list(json: &str, depth: usize) -> Option<String> {
     }
 }
 
-/// The record of an item.
 fn identifier(item: &Value) -> Option<&str> {
     let fields = item.as_object()?;
     let alike = || fields.iter().find(|field| is_named(field.0, "itemIdentifier"));
@@ -156,7 +153,6 @@ fn failure(item: &Value) -> Failure {
     }
 }
 
-/// A number of seconds, perhaps as a text.
 fn seconds(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
     let delay = Duration::try_from_secs_f64(seconds).ok()?;

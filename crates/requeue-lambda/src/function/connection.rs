@@ -1,9 +1,7 @@
 //! The HTTP client of the Invoke API. An answer may take 15 minutes, so TCP keeps the connection
-//! alive: a NAT gateway forgets one that is silent for 350 s. An answer is read up to a bound. It
-//! knows no function.
+//! alive: a NAT gateway forgets one that is silent for 350 s. An answer is read up to a bound.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::Response;
@@ -21,14 +19,14 @@ use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use rustls::crypto::ring::default_provider;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 
-/// The longest answer. Source: Lambda quotas, "Invocation payload". A part of it would be no JSON, and
-/// a function whose messages are all done may return as much as it likes.
+use crate::http::{tcp, tls};
+
+/// The longest answer. Source: Lambda quotas, "Invocation payload". A part of it would be no JSON,
+/// and a function whose messages are all done may return as much as it likes.
 pub(super) const MAX_ANSWER: usize = 6 * 1024 * 1024 + 64 * 1024;
 
-/// The SDK's own limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
 /// The first probe of a silent connection, the time between two, and the most without an answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
@@ -37,8 +35,7 @@ const PROBES: u32 = 4;
 
 /// Makes clients, each with connections of its own. Root certificates are loaded here.
 pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send + Sync> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let tls = tls.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    let tls = tls()?;
     // An emulator speaks plain HTTP, and a machine for tests may have no certificates.
     let tls = match tls.clone().with_native_roots() {
         Ok(tls) => tls,
@@ -49,9 +46,7 @@ pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send 
     };
     let tls = tls.with_no_client_auth();
     Ok(move || {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
+        let mut tcp = tcp(HttpConnector::new());
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_keepalive_interval(Some(PROBE_INTERVAL));

@@ -41,7 +41,6 @@ pub enum InvokeError {
     },
 }
 
-/// The meaning of an error of the API.
 #[derive(Clone, Copy)]
 enum Meaning {
     Wait,
@@ -52,73 +51,54 @@ enum Meaning {
 
 use Meaning::{Fix, Rejected, TooLarge, Wait};
 
-/// The errors of `Invoke`, and those of every AWS service that concern the caller, by meaning. Source:
-/// Lambda API reference, `Invoke` and "Common errors", and the service's model in botocore 1.44.
-const MEANINGS: [(Meaning, &str); 17] = [
-    (
-        Wait,
+macro_rules! meanings {
+    ($($meaning:expr => $codes:literal;)+) => {
+        /// The errors of `Invoke`, and those of every AWS service that concern the caller, by
+        /// meaning. Source: Lambda API reference, `Invoke` and "Common errors", and the service's
+        /// model in botocore 1.44.
+        const MEANINGS: &[(Meaning, &str)] = &[$(($meaning, $codes)),+];
+    };
+}
+
+meanings! {
+    Wait =>
         "TooManyRequestsException ThrottlingException RequestThrottled EC2ThrottledException \
          EC2UnexpectedException ENILimitReachedException ENINotReadyException \
          SubnetIPAddressLimitReachedException CodeArtifactUserPendingException \
          ResourceNotReadyException ResourceConflictException ServiceQuotaExceededException \
          SnapStartNotReadyException SnapStartTimeoutException EFSMountConnectivityException \
-         EFSMountTimeoutException S3FilesMountConnectivityException \
-         S3FilesMountTimeoutException",
-    ),
-    (Fix("the role needs lambda:InvokeFunction on it"), "AccessDeniedException AccessDenied"),
-    (
-        Fix("no such function, version or alias; check the name and the region"),
-        "ResourceNotFoundException",
-    ),
-    (Fix("publish a version of it"), "NoPublishedVersionException"),
-    (
-        Fix("choose a runtime that Lambda supports"),
-        "InvalidRuntimeException RuntimeAliasDeletedException RuntimeVersionDeletedException",
-    ),
-    (
-        Fix("deploy the function again"),
-        "InvalidZipFileException CodeArtifactUserDeletedException \
-         CodeArtifactUserFailedException",
-    ),
-    (
-        Fix("the function's KMS key must be enabled, and its role needs kms:Decrypt on it"),
+         EFSMountTimeoutException S3FilesMountConnectivityException S3FilesMountTimeoutException";
+    Fix("the role needs lambda:InvokeFunction on it") => "AccessDeniedException AccessDenied";
+    Fix("no such function, version or alias; check the name and the region") =>
+        "ResourceNotFoundException";
+    Fix("publish a version of it") => "NoPublishedVersionException";
+    Fix("choose a runtime that Lambda supports") =>
+        "InvalidRuntimeException RuntimeAliasDeletedException RuntimeVersionDeletedException";
+    Fix("deploy the function again") =>
+        "InvalidZipFileException CodeArtifactUserDeletedException CodeArtifactUserFailedException";
+    Fix("the function's KMS key must be enabled, and its role needs kms:Decrypt on it") =>
         "KMSAccessDeniedException KMSDisabledException KMSInvalidStateException \
-         KMSNotFoundException",
-    ),
-    (
-        Fix("mend the VPC configuration of the function: its subnets and security groups"),
-        "InvalidSecurityGroupIDException InvalidSubnetIDException",
-    ),
-    (
-        Fix("its role needs the permissions of AWSLambdaVPCAccessExecutionRole"),
-        "EC2AccessDeniedException",
-    ),
-    (
-        Fix("mend the function's file system, its mount targets and its permissions"),
-        "EFSIOException EFSMountFailureException S3FilesMountFailureException",
-    ),
-    (
-        Fix("publish a version whose initialization and afterRestore hook succeed"),
-        "SnapStartException SnapStartRegenerationFailureException",
-    ),
-    (
-        Fix("set the property RecursiveLoop of the function to Allow"),
-        "RecursiveInvocationException",
-    ),
-    (Fix("choose a function that can be invoked synchronously"), "ModeNotSupportedException"),
-    (Fix("check REQUEUE_TARGET_FUNCTION"), "InvalidParameterValueException"),
-    (
-        Rejected,
+         KMSNotFoundException";
+    Fix("mend the VPC configuration of the function: its subnets and security groups") =>
+        "InvalidSecurityGroupIDException InvalidSubnetIDException";
+    Fix("its role needs the permissions of AWSLambdaVPCAccessExecutionRole") =>
+        "EC2AccessDeniedException";
+    Fix("mend the function's file system, its mount targets and its permissions") =>
+        "EFSIOException EFSMountFailureException S3FilesMountFailureException";
+    Fix("publish a version whose initialization and afterRestore hook succeed") =>
+        "SnapStartException SnapStartRegenerationFailureException";
+    Fix("set the property RecursiveLoop of the function to Allow") =>
+        "RecursiveInvocationException";
+    Fix("choose a function that can be invoked synchronously") => "ModeNotSupportedException";
+    Fix("check REQUEUE_TARGET_FUNCTION") => "InvalidParameterValueException";
+    Rejected =>
         "DurableExecutionAlreadyStartedException InvalidRequestContentException \
-         UnsupportedMediaTypeException",
-    ),
-    (TooLarge, "RequestTooLargeException SerializedRequestEntityTooLargeException"),
-    (
-        Fix("AWS does not accept the credentials; check the role and the clock"),
+         UnsupportedMediaTypeException";
+    TooLarge => "RequestTooLargeException SerializedRequestEntityTooLargeException";
+    Fix("AWS does not accept the credentials; check the role and the clock") =>
         "ExpiredTokenException InvalidSignatureException MissingAuthenticationTokenException \
-         UnrecognizedClientException IncompleteSignature",
-    ),
-];
+         UnrecognizedClientException IncompleteSignature";
+}
 
 impl InvokeError {
     /// The meaning of a response of the API that is no success. Its message tells the state of a
@@ -166,8 +146,7 @@ fn by_status(status: u16) -> Option<Meaning> {
     }
 }
 
-/// Whether Lambda says that the function cannot run in its state. Source: Lambda developer guide,
-/// "Lambda function states".
+/// Source: Lambda developer guide, "Lambda function states".
 fn is_broken(message: &str) -> bool {
     ["Failed", "Inactive"].iter().any(|state| message.contains(state))
 }

@@ -29,8 +29,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The longest start before a run, and the time on the way. Source: Lambda developer guide,
 /// "Lambda execution environment lifecycle": ten seconds for the init phase.
 const START: Duration = Duration::from_secs(15);
-/// The longest wait for the function's own timeout. Without it, the function is invoked all the
-/// same.
+/// The longest wait for the function's own timeout, without which it is invoked all the same.
 const ASKING: Duration = Duration::from_secs(3);
 
 /// The time limit of a call of which the function's own timeout is not known.
@@ -45,9 +44,9 @@ pub fn call_limit(limit: Duration, own: Duration) -> Duration {
 
 /// A function in Lambda, invoked synchronously by the `Invoke` API. Clones share their connections.
 ///
-/// It needs the permission `lambda:InvokeFunction`. Credentials, region and endpoint come from AWS's
-/// standard environment (`AWS_ENDPOINT_URL_LAMBDA`, `AWS_ENDPOINT_URL`); an ARN names the region. No
-/// invocation is tried again.
+/// It needs the permission `lambda:InvokeFunction`. Credentials, region and endpoint come from
+/// AWS's standard environment (`AWS_ENDPOINT_URL_LAMBDA`, `AWS_ENDPOINT_URL`); an ARN names the
+/// region. No invocation is tried again.
 #[derive(Clone)]
 pub struct LambdaFunction {
     name: FunctionName,
@@ -83,8 +82,8 @@ impl LambdaFunction {
     }
 
     /// Sets the time limits of calls by the function's own timeout: no call ends before it. Lambda
-    /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission a
-    /// call lasts as long as any function may run.
+    /// is asked for it once, which needs `lambda:GetFunctionConfiguration`. Without that permission
+    /// a call lasts as long as any function may run.
     pub async fn fit(&self, settings: &mut Settings) {
         let Settings { limits, queues, .. } = settings;
         let known = timeout(ASKING, self.timeout()).await.ok().flatten();
@@ -110,7 +109,6 @@ impl LambdaFunction {
         }
     }
 
-    /// The function's own timeout.
     async fn timeout(&self) -> Option<Duration> {
         let request = Request::get(self.name.path("configuration")).body(String::new()).ok()?;
         let read = |answer: &HttpResponse| requeue_aws::json::<Value>(answer);
@@ -165,15 +163,14 @@ impl LambdaFunction {
     }
 }
 
-/// The configuration for calls that may take long and are tried once.
 fn for_calls(config: &SdkConfig, name: &FunctionName) -> SdkConfig {
     let config = config
         .to_builder()
         .retry_config(RetryConfig::disabled())
         .timeout_config(TimeoutConfig::disabled())
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
-    match name.region() {
-        Some(region) => config.region(Region::new(region.to_owned())).build(),
+    match &name.region {
+        Some(region) => config.region(Region::new(region.clone())).build(),
         None => config.build(),
     }
 }

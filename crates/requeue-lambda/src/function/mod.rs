@@ -1,19 +1,16 @@
 //! A function as the target: the handler invokes it with the records of several messages, and its
-//! answer decides what became of each. It decides no retry.
-//!
-//! It trusts the function with messages and with nothing else: it reads a bounded part of an answer,
-//! and logs none of it.
+//! answer decides what became of each. It decides no retry, reads a bounded part of an answer, and
+//! logs none of it.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
-use requeue::{Bulk, BulkHandler, Evidence, Failure, FailureClass, Message, Scope, is_last_poll};
+use requeue::{Bulk, BulkHandler, Evidence, Failure, FailureClass, Message, Scope};
 use tokio::time::Instant;
 
+use crate::before_last_poll;
 use crate::http::ScopeKey;
 
 mod answer;
@@ -27,8 +24,8 @@ pub(crate) use lambda::LONGEST_CALL;
 pub use lambda::{LambdaFunction, MAX_EVENT, call_limit};
 pub use name::{FunctionName, InvalidFunctionName};
 
-/// The answer of a function. An invoker writes it as a literal, so a third field would be a new major
-/// version.
+/// The answer of a function. An invoker writes it as a literal, so a third field would be a new
+/// major version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invoked {
     /// The answer, or the beginning of a long one.
@@ -56,33 +53,23 @@ pub trait Invoke: Send + Sync + 'static {
 /// ```
 /// use requeue_lambda::FunctionSettings;
 ///
-/// let settings = FunctionSettings::default().messages_per_call(1).scope("tenant".parse()?);
+/// let mut settings = FunctionSettings::default();
+/// settings.messages_per_call = 1;
+/// settings.scope = Some("tenant".parse()?);
 /// # Ok::<(), requeue_lambda::InvalidScopeKey>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FunctionSettings {
-    messages_per_call: usize,
-    scope: Option<ScopeKey>,
+    /// The most messages of one call. Default 10; 0 counts as 1.
+    pub messages_per_call: usize,
+    /// The key of the messages that share a pause and a circuit. Default: all messages share one.
+    pub scope: Option<ScopeKey>,
 }
 
 impl Default for FunctionSettings {
-    /// Ten messages a call, and one scope for all.
     fn default() -> Self {
         Self { messages_per_call: 10, scope: None }
-    }
-}
-
-impl FunctionSettings {
-    /// The most messages of one call. Default 10; 0 counts as 1.
-    #[must_use]
-    pub fn messages_per_call(self, most: usize) -> Self {
-        Self { messages_per_call: most, ..self }
-    }
-
-    /// The key of the messages that share a pause and a circuit. Default: all messages share one.
-    #[must_use]
-    pub fn scope(self, key: ScopeKey) -> Self {
-        Self { scope: Some(key), ..self }
     }
 }
 
@@ -90,9 +77,9 @@ impl FunctionSettings {
 /// delivered each message again: see [`Message::to_event_record`].
 ///
 /// If Lambda does not invoke the function, its messages are deferred and use no retry, and further
-/// calls pause for the time that Lambda names, or for 1 to 60 s. An error that somebody must correct,
-/// such as a missing permission, is logged with its remedy. A call that is too large for Lambda is
-/// halved.
+/// calls pause for the time that Lambda names, or for 1 to 60 s. An error that somebody must
+/// correct, such as a missing permission, is logged with its remedy. A call that is too large for
+/// Lambda is halved.
 pub struct FunctionTarget<I> {
     invoker: I,
     settings: FunctionSettings,
@@ -222,21 +209,8 @@ impl<I: fmt::Debug> fmt::Debug for FunctionTarget<I> {
     }
 }
 
-/// The result of an invocation; `None` if the handler's time is over before it.
-async fn before_last_poll<F: Future>(invocation: F) -> Option<F::Output> {
-    let mut invocation = pin!(invocation);
-    poll_fn(|context| match invocation.as_mut().poll(context) {
-        Poll::Ready(invoked) => Poll::Ready(Some(invoked)),
-        Poll::Pending if is_last_poll() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
-
-/// The invocations in a row that Lambda refused.
 #[derive(Default)]
 struct Refusals {
-    /// The current pause and its end.
     pause: Option<(Duration, Instant)>,
     /// The last error that was logged, and when.
     logged: Option<(String, Instant)>,

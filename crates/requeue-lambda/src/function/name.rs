@@ -17,14 +17,10 @@ use std::str::FromStr;
 pub struct FunctionName {
     function: String,
     qualifier: Option<String>,
-    region: Option<String>,
+    pub(super) region: Option<String>,
 }
 
 impl FunctionName {
-    pub(super) fn region(&self) -> Option<&str> {
-        self.region.as_deref()
-    }
-
     /// The path and the query of one of its resources.
     pub(super) fn path(&self, resource: &str) -> String {
         let function = self.function.replace(':', "%3A");
@@ -110,7 +106,7 @@ mod tests {
                 name.path("invocations"),
                 format!("/2015-03-31/functions/{function}/invocations{qualifier}")
             );
-            assert_eq!(name.region(), region);
+            assert_eq!(name.region.as_deref(), region);
         }
     }
 

@@ -1,6 +1,5 @@
-//! One connection to the target, over HTTP/1.1 or HTTP/2. It sends a request and returns the
-//! response's status as soon as it has arrived. It knows no other connections, and does not decide
-//! about resending.
+//! One connection to the target, over HTTP/1.1 or HTTP/2. It returns a response's status as soon as
+//! it has arrived. It knows no other connections, and does not decide about resending.
 
 use std::error::Error as _;
 use std::future::poll_fn;
@@ -27,9 +26,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connector::Connector;
+use super::connector::{BoxError, Connector};
 use super::frames::{Frames, MAX_HEAD_BYTES};
-use super::proxy::BoxError;
 use super::status_line::StatusLine;
 use super::url::Address;
 use super::watched::{Watched, lock};
@@ -37,21 +35,16 @@ use super::watched::{Watched, lock};
 /// The interval of pings over an HTTP/2 connection with open requests. Without them, a connection
 /// that died while the environment was frozen would delay every message until its timeout.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// The longest time until the response to that ping.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for the orderly end of a closed connection in TLS and HTTP/2. A target that does not
-/// read would hold it forever.
+/// For the orderly end in TLS and HTTP/2: a target that does not read would hold it forever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// The headers of a response.
 pub(super) const MAX_HEADERS: usize = 1_000;
 /// The bytes of a body that an HTTP/2 target may send before they are read: the least that HTTP/2
 /// allows, and enough for the beginning of a body.
 const STREAM_WINDOW: u32 = 65_535;
-/// The same for all bodies of a connection together.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// The time of the last use by both clocks, since one of them may stand still while Lambda freezes
-/// the environment.
+/// By both clocks, since one of them may stand still while Lambda freezes the environment.
 #[derive(Clone, Copy)]
 pub(super) struct LastUse {
     at: Instant,
@@ -63,8 +56,7 @@ impl LastUse {
         Self { at: Instant::now(), by_clock: clock.now() }
     }
 
-    /// Whether the last use was this long before `now`. If the clock was set back, the connection
-    /// counts as old.
+    /// If the clock was set back, the connection counts as old.
     pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
         now.at.duration_since(self.at) >= limit
             || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
@@ -80,7 +72,6 @@ pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     status: Arc<Mutex<StatusLine>>,
     is_proxied: bool,
-    /// Whether it has delivered a response before.
     is_proven: bool,
     _tasks: DropGuard,
 }
@@ -97,12 +88,10 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Whether the target would open a further stream at once.
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
     }
 
-    /// Whether it is open, and in use or used recently.
     pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
         let is_used = self.in_flight.load(Ordering::Relaxed) > 0
             || !lock(&self.last_use).is_older(limit, now);
@@ -129,7 +118,6 @@ impl Drop for Stream {
     }
 }
 
-/// A response: its head, and its body if that can be read.
 pub(super) struct Received {
     pub(super) head: response::Parts,
     pub(super) body: Option<Incoming>,
@@ -140,7 +128,6 @@ pub(super) struct NoResponse {
     pub(super) repeat: Repeat,
 }
 
-/// Whether the request may be resent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
     /// The target may have worked on it, and the failure is the target's.
@@ -150,7 +137,6 @@ pub(super) enum Repeat {
     WithKey,
     /// The target got it, and has not worked on it.
     Always,
-    /// It was never written.
     Unsent,
     /// The target has not worked on it, and requires HTTP/1.1.
     OverHttp1,
@@ -171,7 +157,7 @@ impl Connection {
             return Ok(Self::Http2(Stream::new(Arc::new(connection), false)));
         }
         let status = Arc::default();
-        let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&status)));
+        let io = TokioIo::new(Watched { stream: TokioIo::new(io), watch: Arc::clone(&status) });
         let handshake = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
@@ -211,7 +197,7 @@ where
     let tasks = Tasks::new(background);
     let guard = tasks.guard();
     let frames = Arc::default();
-    let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&frames)));
+    let io = TokioIo::new(Watched { stream: TokioIo::new(io), watch: Arc::clone(&frames) });
     let (sender, connection) = http2::Builder::new(tasks.clone())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
@@ -302,7 +288,7 @@ impl Http1 {
             (None | Some(Err(_)), Some(status)) => Ok(Received::status(status)),
             (None, None) => Err(NoResponse { error: TimedOut.into(), repeat: Repeat::Never }),
             (Some(Err(error)), None) => {
-                let is_used = self.is_proven && !lock(&self.status).has_begun();
+                let is_used = self.is_proven && !lock(&self.status).has_begun;
                 Err(NoResponse::new(error, if is_used { Repeat::WithKey } else { Repeat::Never }))
             }
         }
@@ -328,7 +314,6 @@ impl Stream {
         }
     }
 
-    /// The result of the request by RFC 9113, sections 6.8, 7 and 8.7.
     fn repeat(&self, error: &hyper::Error) -> Repeat {
         let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
         match error.and_then(h2::Error::reason) {

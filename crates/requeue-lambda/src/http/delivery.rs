@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 
-use super::header::{self, HeaderError};
+use super::request_headers::{self, HeaderError};
 
 /// One message, as [`HttpTarget::deliver`](super::HttpTarget::deliver) sends it.
 ///
@@ -61,7 +61,7 @@ impl<'a> Delivery<'a> {
 
     /// Adds one more header, checked.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, value): (HeaderName, HeaderValue) = header::parse(name, value)?;
+        let (name, value): (HeaderName, HeaderValue) = request_headers::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
     }

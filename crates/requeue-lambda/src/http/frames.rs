@@ -23,9 +23,8 @@ const PREFACE: usize = 24;
 
 /// The interim responses to a request. Each takes memory until the response comes.
 const MAX_INTERIM: usize = 64;
-/// The largest status line and headers of a response. Gateways, tracing and cookies make some long.
-/// Over HTTP/1.1 a longer head still counts by its status. Over HTTP/2, h2 does not return it, so
-/// the response is a temporary failure.
+/// The largest status line and headers of a response. Over HTTP/1.1 a longer head still counts by
+/// its status. Over HTTP/2, h2 does not return it, so the response is a temporary failure.
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The frames that the target may send at the start, and more for each request.
 const FRAMES: usize = 4_096;
@@ -39,7 +38,6 @@ pub(super) struct Frames {
     streams: BTreeMap<u32, Response>,
     read: Reader,
     written: Reader,
-    /// The frames and bytes that the target may still send.
     left: Left,
 }
 
@@ -55,7 +53,6 @@ struct Response {
     /// The heads before the last one, which were interim responses, and their bytes.
     interim: usize,
     interim_bytes: usize,
-    /// The bytes of the last head.
     head_bytes: usize,
 }
 
@@ -98,7 +95,6 @@ struct Reader {
     rest: usize,
 }
 
-/// A position in the bytes of one direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Payload,
@@ -114,7 +110,6 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Whether a part of a response came, but not all of it.
     pub(super) fn has_begun(&self) -> bool {
         self.streams.values().any(|response| response.progress != Progress::Sent)
     }

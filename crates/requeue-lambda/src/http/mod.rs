@@ -6,29 +6,26 @@
 //! and decides no retry; the library classifies responses.
 
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use ::http::response::Parts;
 use ::http::{HeaderMap, Request};
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use requeue::classify::{Response, names_status};
 use requeue::queue::AttributeValue;
-use requeue::{Evidence, Failure, Handler, Message, Scope, is_last_poll};
+use requeue::{Evidence, Failure, Handler, Message, Scope};
 use tokio::time::{Instant, timeout_at};
+
+use crate::before_last_poll;
 
 mod certificate;
 mod connection;
 mod connector;
 mod delivery;
 mod frames;
-mod header;
 mod pool;
-mod proxy;
 mod request_headers;
 mod rules;
 mod scope;
@@ -42,26 +39,22 @@ mod watched;
 pub use certificate::{ClientCertificate, InvalidClientCertificate};
 use connection::{Connection, Received, Repeat, TimedOut};
 use connector::Connectors;
-pub use connector::{Connector, TlsConnector};
+pub use connector::{Connector, Proxy, TlsConnector};
+pub(crate) use connector::{tcp, tls};
 pub use delivery::Delivery;
-pub use header::HeaderError;
-use pool::{Pool, Times};
-pub use proxy::Proxy;
+use pool::Pool;
+pub use request_headers::HeaderError;
 pub use rules::TargetRules;
 pub use scope::{InvalidScopeKey, ScopeKey};
 pub use settings::HttpSettings;
-pub(crate) use settings::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 pub use signature::{InvalidSigningSecret, SigningSecret};
 use url::Address;
 pub use url::{TargetUrl, TargetUrlError};
 
-/// The message attribute that names the body's media type.
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
-/// The longest timeout. It replaces a timeout that stands for "none", so that the sum with any
-/// instant is in range.
+/// It replaces a timeout that stands for "none", so that the sum with any instant is in range.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The part of a response's body that Requeue reads. It is enough for all error descriptions of
-/// providers.
+/// The part of a response's body that is read: enough for all error descriptions of providers.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 /// The interim responses to a request. Real ones have a few links to preload.
 const MAX_INTERIM_BYTES: usize = 16 * 1024;
@@ -100,17 +93,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// A clone shares the connections.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use requeue_lambda::{Delivery, HttpSettings, HttpTarget, TargetUrl};
-///
-/// let target = HttpTarget::new(TargetUrl::parse("https://example.com/orders")?, HttpSettings::default())?;
-/// if let Err(failure) = target.deliver(Delivery::new("1b5b-…", r#"{"order":7}"#)).await {
-///     println!("{}: {}", failure.class(), failure.detail());
-/// }
-/// # Ok(()) }
-/// ```
-///
 /// For a target with OAuth 2, let your handler add the token. Get it with a crate such as `oauth2`,
 /// and keep it until shortly before it expires.
 ///
@@ -133,7 +115,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct HttpTarget<C = TlsConnector> {
     url: TargetUrl,
-    settings: HttpSettings,
     pool: Pool<C>,
 }
 
@@ -161,13 +142,8 @@ impl<C: Connector> HttpTarget<C> {
     }
 
     fn with_connectors(url: TargetUrl, settings: HttpSettings, connectors: Connectors<C>) -> Self {
-        let times = Times {
-            connect: settings.connect_timeout,
-            idle: settings.idle_timeout,
-            clock: settings.clock.clone(),
-        };
-        let pool = Pool::new(Address::of(&url), connectors, times);
-        Self { url, settings, pool }
+        let pool = Pool::new(Address::of(&url), connectors, settings);
+        Self { url, pool }
     }
 
     /// The URL.
@@ -199,22 +175,21 @@ impl<C: Connector> HttpTarget<C> {
         is_in_doubt: &mut bool,
         show: impl Fn(&Parts),
     ) -> Result<(), Failure> {
-        let _underway = self.pool.underway();
-        let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
+        let deadline = Instant::now() + self.pool.settings().timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {
             // Assembled for each attempt, since a signature contains the time of signing.
-            let headers = request_headers::assemble(&self.settings, delivery)?;
+            let headers = request_headers::assemble(self.pool.settings(), delivery)?;
             let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
             let mut request = Request::new(Full::new(delivery.body.clone()));
-            *request.method_mut() = self.settings.method.clone();
+            *request.method_mut() = self.pool.settings().method.clone();
             *request.headers_mut() = headers;
             let connecting =
                 async { if is_repeated { self.pool.open().await } else { self.pool.get().await } };
             let connected =
                 timeout_at(deadline, connecting).await.unwrap_or_else(|_| Err(TimedOut.into()));
             let mut connection = connected.map_err(|error| transport::not_connected(&*error))?;
-            let until = self.settings.read_timeout.map_or(deadline, |limit| {
+            let until = self.pool.settings().read_timeout.map_or(deadline, |limit| {
                 deadline.min(Instant::now() + limit.min(LONGEST_TIMEOUT))
             });
             let lost = match connection.send(request, self.pool.address(), until).await {
@@ -275,7 +250,7 @@ impl<C: Connector> HttpTarget<C> {
         }
         let headers = values(&head.headers);
         let response = Response { status: head.status.as_u16(), headers: &headers, body: &bytes };
-        let now = self.settings.clock.now();
+        let now = self.pool.settings().clock.now();
         if is_success {
             return Failure::from_success(&response, now).map_or(Ok(()), Err);
         }
@@ -318,15 +293,15 @@ impl<C: Connector> Handler for HttpTarget<C> {
             first_received: Some(message.first_received()),
             first_sent: Some(message.first_sent()),
             is_rate_limited: message.is_rate_limited(),
-            headers: request_headers::of_message(&self.settings, &message)?,
+            headers: request_headers::of_message(self.pool.settings(), &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
-        let now = || self.settings.clock.now();
+        let now = || self.pool.settings().clock.now();
         self.deliver_showing(delivery, |head| show(head, &message, now())).await
     }
 
     fn scope(&self, message: &Message) -> Scope {
-        self.settings.scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
+        self.pool.settings().scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
     }
 }
 
@@ -334,22 +309,16 @@ impl<C> fmt::Debug for HttpTarget<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpTarget")
             .field("url", &self.url)
-            .field("settings", &self.settings)
+            .field("settings", self.pool.settings())
             .finish_non_exhaustive()
     }
 }
 
-/// Reads the beginning of a body, until the time `until` or the last poll before the handler is
-/// cancelled. Returns `true` after a complete body: only then can the connection take the next
-/// message.
+/// Until the time `until` or the last poll before the handler is cancelled. Returns `true` after a
+/// complete body: only then can the connection take the next message.
 async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant) -> bool {
     loop {
-        let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
-            Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            Poll::Pending if is_last_poll() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        let frame = match timeout_at(until, frame).await {
+        let frame = match timeout_at(until, before_last_poll(body.frame())).await {
             Ok(Some(Some(Ok(frame)))) => frame,
             Ok(Some(None)) => return true,
             Ok(Some(Some(Err(_))) | None) | Err(_) => return false,

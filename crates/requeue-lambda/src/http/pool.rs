@@ -15,30 +15,20 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use requeue::Clock;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::connection::{Connection, Http1, Http2, LastUse, Stream};
-use super::connector::{ConnectTimedOut, Connector, Connectors};
-use super::proxy::BoxError;
+use super::connector::{BoxError, ConnectTimedOut, Connector, Connectors};
 use super::url::Address;
 use super::watched::lock;
-use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
+use super::{BODY_TIMEOUT, HttpSettings, MAX_BODY_BYTES};
 
-/// Most rests of responses that are read at a time. Lambda allows a process 1,024 descriptors.
-const MAX_BACKGROUND: usize = 100;
-/// The longest wait for a connection whose last response is still being read. After it, the request
-/// opens another one.
+/// Most rests of responses that are read, and connections that end, at a time: each has a descriptor
+/// of the process.
+const MAX_BACKGROUND: usize = 16;
+/// The longest wait for a connection whose last response is still being read.
 const SOON: Duration = Duration::from_millis(10);
-
-/// The timeouts of connections.
-#[derive(Clone)]
-pub(super) struct Times {
-    pub(super) connect: Duration,
-    pub(super) idle: Duration,
-    pub(super) clock: Clock,
-}
 
 pub(super) struct Pool<C>(Arc<Inner<C>>);
 
@@ -51,13 +41,11 @@ impl<C> Clone for Pool<C> {
 struct Inner<C> {
     address: Address,
     connectors: Connectors<C>,
-    times: Times,
+    settings: HttpSettings,
     unused: Mutex<Unused>,
     /// Signals that a connection or a stream was returned, or will not be soon.
     returned: Notify,
-    /// Permits for the rests of responses and connections that end, as many as there were requests
-    /// at once, and [`MAX_BACKGROUND`] at most. A target that ends none of them would use up the
-    /// descriptors of the process.
+    /// [`MAX_BACKGROUND`] permits.
     background: Arc<Semaphore>,
     /// The target requires HTTP/1.1.
     wants_http1: AtomicBool,
@@ -69,10 +57,6 @@ struct Unused {
     http2: Vec<Arc<Http2>>,
     /// The number of connections that may soon be returned.
     returning: usize,
-    /// The number of requests that are under way, and the most that were.
-    underway: usize,
-    most_underway: usize,
-    /// Whether a task closes unused connections.
     is_watched: bool,
 }
 
@@ -93,8 +77,7 @@ impl Unused {
         self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
-    /// Takes the last used connection, so that unneeded ones grow old. All connections behind one
-    /// that is too old are older still.
+    /// Takes the last used connection, so that unneeded ones grow old.
     fn take(&mut self, limit: Duration, now: LastUse) -> Option<Connection> {
         self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
@@ -114,32 +97,27 @@ impl<C> Inner<C> {
     }
 }
 
+impl<C> Pool<C> {
+    pub(super) fn settings(&self) -> &HttpSettings {
+        &self.0.settings
+    }
+}
+
 impl<C: Connector> Pool<C> {
-    pub(super) fn new(address: Address, connectors: Connectors<C>, times: Times) -> Self {
+    pub(super) fn new(address: Address, connectors: Connectors<C>, settings: HttpSettings) -> Self {
         Self(Arc::new(Inner {
             address,
             connectors,
-            times,
+            settings,
             unused: Mutex::default(),
             returned: Notify::new(),
-            background: Arc::new(Semaphore::new(0)),
+            background: Arc::new(Semaphore::new(MAX_BACKGROUND)),
             wants_http1: AtomicBool::new(false),
         }))
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.0.address
-    }
-
-    /// Counts a request until the value is dropped.
-    pub(super) fn underway(&self) -> Underway<C> {
-        let mut unused = self.0.unused();
-        unused.underway += 1;
-        if unused.underway > unused.most_underway {
-            unused.most_underway = unused.underway;
-            self.0.background.add_permits(usize::from(unused.most_underway <= MAX_BACKGROUND));
-        }
-        Underway(self.clone())
     }
 
     /// An idle connection, one that is returned while a new one is opened, or the new one.
@@ -151,7 +129,7 @@ impl<C: Connector> Pool<C> {
             {
                 let mut unused = self.0.unused();
                 if let Some(connection) =
-                    unused.take(self.0.times.idle, LastUse::now(&self.0.times.clock))
+                    unused.take(self.0.settings.idle_timeout, LastUse::now(&self.0.settings.clock))
                 {
                     return Ok(connection);
                 }
@@ -171,12 +149,12 @@ impl<C: Connector> Pool<C> {
 
     /// A new connection. No other request uses it before its first response.
     pub(super) async fn open(&self) -> Result<Connection, BoxError> {
-        let Inner { address, connectors, times, background, wants_http1, .. } = &*self.0;
+        let Inner { address, connectors, settings, background, wants_http1, .. } = &*self.0;
         let http1 = connectors.http1.as_ref().filter(|_| wants_http1.load(Ordering::Relaxed));
         let connector = http1.unwrap_or(&connectors.best).clone();
         // Boxed, since it is large and rarely needed.
-        let opening = Box::pin(Connection::open(connector, address, &times.clock, background));
-        timeout(times.connect, opening).await.map_err(|_| ConnectTimedOut)?
+        let opening = Box::pin(Connection::open(connector, address, &settings.clock, background));
+        timeout(settings.connect_timeout, opening).await.map_err(|_| ConnectTimedOut)?
     }
 
     /// Opens all further connections over HTTP/1.1; `false` if there is no choice.
@@ -188,9 +166,8 @@ impl<C: Connector> Pool<C> {
         self.0.connectors.http1.is_some()
     }
 
-    /// Returns a connection after a response. A short rest of the body is read in the background,
-    /// so that the connection can take the next request. If the rests of too many others are being
-    /// read, it is closed.
+    /// Returns a connection after a response. A short rest of the body is read in the background.
+    /// If those of too many others are being read, the connection is closed.
     pub(super) fn give_back(&self, connection: Connection, mut body: Option<Incoming>) {
         // The rest has usually arrived, and then needs no task.
         if body.as_mut().is_some_and(|body| read(body).now_or_never() == Some(true)) {
@@ -249,7 +226,7 @@ impl<C: Connector> Pool<C> {
     }
 
     fn keep(&self, connection: Http1) {
-        let last_use = LastUse::now(&self.0.times.clock);
+        let last_use = LastUse::now(&self.0.settings.clock);
         self.0.unused().http1.push(UnusedHttp1 { connection, last_use });
         self.0.returned.notify_waiters();
         self.watch();
@@ -270,27 +247,19 @@ impl<C: Connector> Pool<C> {
             return;
         }
         let pool = Arc::downgrade(&self.0);
-        let idle = self.0.times.idle;
+        let idle = self.0.settings.idle_timeout;
         tokio::spawn(async move {
             loop {
                 sleep(idle).await;
                 let Some(pool) = pool.upgrade() else { return };
                 let mut unused = pool.unused();
-                unused.close_old(idle, LastUse::now(&pool.times.clock));
+                unused.close_old(idle, LastUse::now(&pool.settings.clock));
                 unused.is_watched = !unused.http1.is_empty() || !unused.http2.is_empty();
                 if !unused.is_watched {
                     return;
                 }
             }
         });
-    }
-}
-
-pub(super) struct Underway<C: Connector>(Pool<C>);
-
-impl<C: Connector> Drop for Underway<C> {
-    fn drop(&mut self) {
-        self.0.0.unused().underway -= 1;
     }
 }
 
@@ -303,7 +272,6 @@ impl<C: Connector> Drop for Returning<C> {
     }
 }
 
-/// The connection, as soon as it can take another request.
 async fn finish(mut connection: Http1, body: Option<Incoming>) -> Option<Http1> {
     if let Some(mut body) = body
         && !read(&mut body).await

@@ -1,4 +1,4 @@
-//! The headers of a request. The `http` crate checks all of them before they are sent.
+//! The headers of a request, and those that may be set. The `http` crate checks all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,6 @@ use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGEN
 use requeue::queue::{Attribute, AttributeValue};
 use requeue::{DeadLetterInfo, Evidence, Failure, FailureClass, Message};
 
-use super::header::{HeaderError, OF_HTTP, OURS, content_type};
 use super::{Delivery, HttpSettings, signature};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -28,7 +27,6 @@ const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-l
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The client's name, for the target's logs.
 const PRODUCT: HeaderValue =
     HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -36,18 +34,79 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// The longest idempotency key. Ids of SQS have 36 bytes; those of other systems rarely exceed 64.
 const MAX_ID_BYTES: usize = 100;
-/// The longest `tracestate` that is sent. Source: W3C Trace Context, section 3.3.1.5, "Limits",
-/// which asks for at least 512.
+/// Source: W3C Trace Context, section 3.3.1.5, "Limits", which asks for at least 512.
 const MAX_TRACESTATE_BYTES: usize = 512;
 /// The longest value from the content of a message. Servers accept 4 to 8 KiB for one header. For
 /// more they may close the connection, which other messages share over HTTP/2.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
-/// The largest sum of values from the content of a message. Servers accept 8 to 32 KiB for all
-/// headers of a request.
+/// The largest sum of such values. Servers accept 8 to 32 KiB for all headers of a request.
 const MAX_CONTENT_BYTES: usize = 8 * 1024;
 
-/// The headers from a message: its trace, the reason for giving it up, and the attributes that the
-/// settings choose.
+/// Headers that frame the message or name its route: HTTP sets them.
+const OF_HTTP: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+const OURS: [&str; 5] =
+    ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"];
+/// Requeue sets all headers that begin like this, too.
+const OUR_PREFIX: &str = "x-requeue-";
+
+/// The reason for which a header cannot be sent. Names the header, and never shows its value.
+///
+/// ```
+/// use requeue_lambda::{HeaderError, HttpSettings};
+///
+/// let error = HttpSettings::default().header("X-Tenant", "a\r\nX-Admin: yes").unwrap_err();
+/// assert_eq!(error, HeaderError::Value("x-tenant".to_owned()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// The name is not a header name.
+    #[error("invalid header name")]
+    Name,
+    /// The name is one that Requeue or HTTP itself sets.
+    #[error("header {0} cannot be set")]
+    Reserved(String),
+    /// The value of this header has characters that a header must not have.
+    #[error("invalid value of header {0}")]
+    Value(String),
+}
+
+pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
+    let name = parse_name(name)?;
+    let mut value =
+        HeaderValue::from_str(value).map_err(|_| HeaderError::Value(name.as_str().to_owned()))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+pub(super) fn parse_name(name: &str) -> Result<HeaderName, HeaderError> {
+    let name: HeaderName = name.parse().map_err(|_| HeaderError::Name)?;
+    let text = name.as_str();
+    if OF_HTTP.contains(&text) || OURS.contains(&text) || text.starts_with(OUR_PREFIX) {
+        return Err(HeaderError::Reserved(text.to_owned()));
+    }
+    Ok(name)
+}
+
+pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
+    HeaderValue::from_str(text)
+        .ok()
+        .filter(|value| value.to_str().is_ok_and(|text| !text.trim().is_empty()))
+        .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
+}
+
+/// Its trace, the reason for giving it up, and the attributes that the settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
     // A message replaces a header of the settings only through `attribute_header`.
     let fixes_trace =
@@ -114,8 +173,7 @@ fn unfit(why: impl fmt::Display) -> Failure {
     Failure::new(FailureClass::NonRetryable, Evidence::Body, why)
 }
 
-/// Refuses a message whose content makes headers too long, so that it does not harm other messages
-/// on its connection.
+/// Headers that are too long would harm other messages on the connection.
 fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     let id = delivery.original_message_id.len();
     if id > MAX_ID_BYTES {
@@ -141,8 +199,7 @@ fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All headers of one message. Later ones replace earlier ones: those of the settings, of the
-/// message, of Requeue.
+/// Later ones replace earlier ones: those of the settings, of the message, of Requeue.
 pub(super) fn assemble(
     settings: &HttpSettings,
     delivery: &Delivery<'_>,
@@ -150,8 +207,7 @@ pub(super) fn assemble(
     check_lengths(delivery)?;
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
-    // A record without an id has no key: with an empty one, the target would take all such messages
-    // for the same.
+    // With an empty key, the target would take all such messages for the same.
     let id = (!id.is_empty()).then_some(id);
     let content_type = match (delivery.content_type, &settings.content_type) {
         (Some(own), _) => content_type(own).map_err(unfit)?,
@@ -416,7 +472,7 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_by_its_id_is_not_signed() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
-        let settings = HttpSettings::default().sign_with(secret);
+        let settings = HttpSettings { signing_secrets: vec![secret], ..HttpSettings::default() };
         for id in ["", "id.1700000000"] {
             let failure = assemble(&settings, &Delivery::new(id, "{}")).expect_err("it is refused");
             assert_eq!(failure.class(), FailureClass::NonRetryable, "{id}");
@@ -424,6 +480,35 @@ mod tests {
                 failure.detail(),
                 "a message without an id, or with a dot in it, cannot be signed"
             );
+        }
+    }
+
+    #[test]
+    fn headers_that_frame_or_identify_a_message_cannot_be_set() {
+        for (name, value, expected) in [
+            ("X-Tenant", "a", Ok(())),
+            ("Authorization", "Bearer x", Ok(())),
+            ("User-Agent", "x", Ok(())),
+            ("webhook-signature", "v1,x", Err(HeaderError::Reserved("webhook-signature".into()))),
+            ("Host", "x", Err(HeaderError::Reserved("host".into()))),
+            ("Content-Length", "0", Err(HeaderError::Reserved("content-length".into()))),
+            (
+                "Transfer-Encoding",
+                "chunked",
+                Err(HeaderError::Reserved("transfer-encoding".into())),
+            ),
+            ("Content-Type", "x/y", Err(HeaderError::Reserved("content-type".into()))),
+            ("Idempotency-Key", "x", Err(HeaderError::Reserved("idempotency-key".into()))),
+            ("X-Requeue-Anything", "x", Err(HeaderError::Reserved("x-requeue-anything".into()))),
+            ("X-Tenant", "a\r\nb", Err(HeaderError::Value("x-tenant".into()))),
+            ("X-Tenant", "a\nb", Err(HeaderError::Value("x-tenant".into()))),
+            ("X-Tenant", "a\0b", Err(HeaderError::Value("x-tenant".into()))),
+            (":authority", "a", Err(HeaderError::Name)),
+            ("X-Ten ant", "a", Err(HeaderError::Name)),
+            ("X-Tenant\r\n", "a", Err(HeaderError::Name)),
+            ("", "a", Err(HeaderError::Name)),
+        ] {
+            assert_eq!(parse(name, value).map(|_| ()), expected, "{name}");
         }
     }
 }

@@ -31,7 +31,6 @@ use super::TargetUrlError;
 pub struct TargetRules {
     pub(super) allows_http: bool,
     allows_link_local: bool,
-    /// Its host and its port.
     runtime_api: Option<(String, u16)>,
 }
 
@@ -61,7 +60,6 @@ impl TargetRules {
         Self { runtime_api: parts, ..self }
     }
 
-    /// The reason to refuse `host`, as far as its text shows one.
     pub(super) fn check_host(&self, host: &str, port: u16) -> Result<(), TargetUrlError> {
         match literal(host) {
             Some(address) => self.check(address, port),
@@ -92,7 +90,6 @@ impl TargetRules {
     }
 }
 
-/// The address in a host, without resolving it.
 pub(super) fn literal(host: &str) -> Option<IpAddr> {
     if host.eq_ignore_ascii_case("localhost") {
         return Some(Ipv4Addr::LOCALHOST.into());
@@ -114,10 +111,8 @@ fn is_unusual_address(host: &str) -> bool {
         || host.starts_with('[')
 }
 
-/// The IPv4 address within an IPv6 address that leads to it.
-///
-/// Sources: RFC 4291 2.5.5 (compatible, mapped), RFC 2765 (translated), RFC 6052 and 8215 (NAT64),
-/// RFC 3056 (6to4).
+/// The IPv4 address within an IPv6 address that leads to it. Sources: RFC 4291 2.5.5 (compatible,
+/// mapped), RFC 2765 (translated), RFC 6052 and 8215 (NAT64), RFC 3056 (6to4).
 fn canonical(address: IpAddr) -> IpAddr {
     let IpAddr::V6(address) = address else { return address };
     let (high, low) = match address.segments() {

@@ -49,8 +49,7 @@ impl ScopeKey {
     }
 }
 
-/// The scope of messages without the key. It is not the default scope, which means that all
-/// messages share one.
+/// Of messages without the key. It is not the default scope, which all messages share.
 fn none() -> Scope {
     // It is no text, so it equals no other value.
     Scope::of([0xff])

@@ -68,7 +68,6 @@ pub enum InvalidSigningSecret {
     Length,
 }
 
-/// The value of `webhook-signature`: one signature for each secret.
 pub(super) fn sign(
     secrets: &[SigningSecret],
     id: &str,

@@ -14,7 +14,7 @@ pub(super) struct StatusLine {
     /// Whether a byte of the request has been written. Earlier bytes are no response to it: a
     /// target may announce the end of an idle connection, or respond to an earlier request twice.
     is_asked: bool,
-    has_begun: bool,
+    pub(super) has_begun: bool,
     line: [u8; LENGTH],
     length: usize,
     /// The line ends in a row in an interim response; two end it.
@@ -74,10 +74,6 @@ impl StatusLine {
         (is_http && ends).then(|| StatusCode::from_bytes(&line[9..12]).ok()).flatten()
     }
 
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
     /// The status, as soon as it is known. That of an interim response does not count.
     pub(super) fn status(&self) -> Option<StatusCode> {
         self.parse().filter(|status| !status.is_informational())
@@ -120,7 +116,7 @@ mod tests {
                     expected,
                     "{bytes:?} by {size}"
                 );
-                assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");
+                assert_eq!(line.has_begun, !bytes.is_empty(), "{bytes:?}");
             }
         }
     }

@@ -7,8 +7,7 @@ use requeue::{Evidence, Failure, FailureClass, classify};
 use rustls::AlertDescription;
 
 use super::connection::TimedOut;
-use super::connector::ConnectTimedOut;
-use super::proxy::ProxyFailed;
+use super::connector::{ConnectTimedOut, ProxyFailed};
 use super::rules::RefusedAddress;
 use super::watched::Flooded;
 
@@ -44,8 +43,7 @@ pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> 
     .service_down()
 }
 
-/// An error on the way to the target, and not of the target. The layer that knows it wraps the
-/// errors of others.
+/// An error on the way to the target. The layer that knows it wraps the errors of others.
 fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
     classify::chain(error).find_map(|error| {
         if error.is::<RefusedAddress>() {

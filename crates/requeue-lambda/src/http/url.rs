@@ -22,8 +22,8 @@ use super::rules::{TargetRules, literal};
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct TargetUrl {
-    uri: Uri,
-    rules: TargetRules,
+    pub(super) uri: Uri,
+    pub(super) rules: TargetRules,
 }
 
 impl TargetUrl {
@@ -84,14 +84,6 @@ impl TargetUrl {
     pub fn is_https(&self) -> bool {
         self.uri.scheme() == Some(&Scheme::HTTPS)
     }
-
-    pub(super) fn uri(&self) -> &Uri {
-        &self.uri
-    }
-
-    pub(super) fn rules(&self) -> &TargetRules {
-        &self.rules
-    }
 }
 
 pub(super) struct Address {
@@ -116,7 +108,6 @@ impl Address {
         }
     }
 
-    /// Scheme and host alone, for connectors.
     pub(super) fn root(&self) -> Uri {
         let mut parts = self.absolute.clone().into_parts();
         parts.path_and_query = Some(PathAndQuery::from_static("/"));

@@ -19,14 +19,8 @@ pub(super) trait Watch {
 pub(super) struct Flooded;
 
 pub(super) struct Watched<T, W> {
-    stream: T,
-    watch: Arc<Mutex<W>>,
-}
-
-impl<T, W: Watch> Watched<T, W> {
-    pub(super) fn new(stream: T, watch: Arc<Mutex<W>>) -> Self {
-        Self { stream, watch }
-    }
+    pub(super) stream: T,
+    pub(super) watch: Arc<Mutex<W>>,
 }
 
 impl<T: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<T, W> {

@@ -1,5 +1,4 @@
-//! Fetches stored texts from Secrets Manager and SSM, all at once and within a bounded time. Only
-//! this file calls these services.
+//! Fetches stored texts from Secrets Manager and SSM, all at once and within a bounded time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,10 +11,9 @@ use requeue_aws::{CallError, Region, SdkConfig, Service, call_json};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{FetchError, Stored, Texts};
+use super::{Stored, Texts};
 
-/// The time for all fetches, with the SDK's own retries. Lambda allows 10 s for the start of a
-/// function.
+/// For all fetches, with the SDK's own retries. Lambda allows 10 s for the start of a function.
 const TIMEOUT: Duration = Duration::from_secs(8);
 /// The time for one attempt, so that another one is possible.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(2_500);
@@ -38,7 +36,7 @@ pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
 }
 
 /// Each client asks in its own region.
-async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError> {
+async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, String> {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
     let at = |region: &str| {
         let config = config.to_builder().timeout_config(timeouts);
@@ -57,10 +55,9 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                 call_json(&at(region), Service::SecretsManager, operation, &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
-            let text = response["SecretString"].as_str().ok_or_else(|| FetchError {
-                code: "SecretBinary".to_owned(),
-                remedy: Some("it has no text: store it as SecretString".to_owned()),
-            })?;
+            let text = response["SecretString"]
+                .as_str()
+                .ok_or("SecretBinary: it has no text: store it as SecretString")?;
             log(arn, response["VersionId"].as_str());
             Ok(text.to_owned())
         }
@@ -71,7 +68,7 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                     .await
                     .map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
             let parameter = &response["Parameter"];
-            let text = parameter["Value"].as_str().ok_or_else(unreadable)?;
+            let text = parameter["Value"].as_str().ok_or(UNREADABLE)?;
             log(arn, parameter["Version"].as_u64().map(|version| version.to_string()).as_deref());
             Ok(text.to_owned())
         }
@@ -83,57 +80,54 @@ fn log(arn: &str, version: Option<&str>) {
     tracing::info!(arn, version, "fetched a stored setting");
 }
 
-fn fetch_error(error: &CallError, action: &str) -> FetchError {
+/// A code, and the remedy if it is known.
+fn fetch_error(error: &CallError, action: &str) -> String {
     match error {
         SdkError::TimeoutError(_) => no_response("TimedOut"),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => no_response("TimedOut"),
         SdkError::DispatchFailure(failure) if failure.is_io() => no_response("NoConnection"),
-        SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => FetchError {
-            code: "RequestNotBuilt".to_owned(),
-            remedy: Some("set AWS credentials in the environment, if there are none".to_owned()),
-        },
+        SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => {
+            "RequestNotBuilt: set AWS credentials in the environment, if there are none".to_owned()
+        }
         SdkError::ServiceError(refusal) => {
             refused(refusal.err().code(), refusal.err().message(), action)
         }
-        _ => unreadable(),
+        _ => UNREADABLE.to_owned(),
     }
 }
 
 /// Only the service's message tells about KMS. It is not shown, since it may quote the request.
-fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchError {
+fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> String {
     let is_code = |code: &&str| !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric());
     let code = code.filter(is_code).unwrap_or("Unknown");
     let message = message.unwrap_or_default().to_lowercase();
     let is_about_kms =
         ["kms", "ciphertext", "master key"].iter().any(|word| message.contains(word));
+    let role = format!("the role needs {action} on it");
     let remedy = match code {
-        "DecryptionFailure" | "InvalidKeyId" => Some(KMS.to_owned()),
-        "AccessDeniedException" if is_about_kms => Some(KMS.to_owned()),
-        "AccessDeniedException" => Some(format!("the role needs {action} on it")),
+        "DecryptionFailure" | "InvalidKeyId" => KMS,
+        "AccessDeniedException" if is_about_kms => KMS,
+        "AccessDeniedException" => &role,
         "ResourceNotFoundException" | "ParameterNotFound" | "ParameterVersionNotFound" => {
-            Some("nothing is stored at this ARN, or not in this version".to_owned())
+            "nothing is stored at this ARN, or not in this version"
         }
-        "InvalidRequestException" => Some("it may be scheduled for deletion".to_owned()),
+        "InvalidRequestException" => "it may be scheduled for deletion",
         "ExpiredTokenException" | "InvalidSignatureException" | "UnrecognizedClientException" => {
-            Some("AWS does not accept the credentials".to_owned())
+            "AWS does not accept the credentials"
         }
-        "ThrottlingException" => {
-            Some("too many starts at once; raise the throughput of Parameter Store".to_owned())
-        }
-        _ => None,
+        "ThrottlingException" => "too many starts at once; raise the throughput of Parameter Store",
+        _ => return code.to_owned(),
     };
-    FetchError { code: code.to_owned(), remedy }
+    format!("{code}: {remedy}")
 }
 
 const KMS: &str = "its KMS key must be enabled, and the role needs kms:Decrypt on that key";
 
-fn no_response(code: &str) -> FetchError {
-    let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
-    FetchError { code: code.to_owned(), remedy: Some(remedy.to_owned()) }
-}
+const UNREADABLE: &str = "UnreadableAnswer";
 
-fn unreadable() -> FetchError {
-    FetchError { code: "UnreadableAnswer".to_owned(), remedy: None }
+fn no_response(code: &str) -> String {
+    let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
+    format!("{code}: {remedy}")
 }
 
 #[cfg(test)]
@@ -171,13 +165,11 @@ mod tests {
             ("", "", "Unknown", None),
         ] {
             let told = refused(Some(code), Some(message), "ssm:GetParameter");
-            assert_eq!(
-                told,
-                FetchError { code: expected_code.to_owned(), remedy: expected_remedy },
-                "{code}"
-            );
-            assert!(!told.to_string().contains("s3cret"));
+            let expected: Vec<String> =
+                [Some(expected_code.to_owned()), expected_remedy].into_iter().flatten().collect();
+            assert_eq!(told, expected.join(": "), "{code}");
+            assert!(!told.contains("s3cret"));
         }
-        assert_eq!(refused(None, None, "ssm:GetParameter").to_string(), "Unknown");
+        assert_eq!(refused(None, None, "ssm:GetParameter"), "Unknown");
     }
 }

@@ -218,7 +218,7 @@ fn a_class_that_is_none_is_warned_of_without_its_text() {
     ] {
         let log = Log::default();
         let _listening = log.listen();
-        alone(&item(fields), false);
+        let _ = alone(&item(fields), false);
         let text = log.text();
         assert_eq!(text.matches("is none of rate-limit").count(), warnings, "{fields}: {text}");
         assert!(!text.contains("ann"), "{text}");

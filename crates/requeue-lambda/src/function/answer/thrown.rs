@@ -8,7 +8,6 @@ use super::{unknown, whole};
 
 /// The longest error that is read. .NET's runtime writes no longer one.
 const MAX_ERROR: usize = 256 * 1024;
-/// The most causes of an error.
 const MAX_CAUSES: usize = 8;
 
 /// Errors of Lambda and of its runtimes that come before a record is handled: the function's code,
@@ -26,8 +25,7 @@ const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."]
 /// An error of the function's code, in the message.
 const UNCAUGHT: [&str; 3] =
     ["Runtime.UnhandledPromiseRejection", "Runtime.UserException", "Runtime.UncaughtException"];
-/// Beginnings of the messages with which Powertools says that every record failed: for Python and
-/// TypeScript, and for .NET.
+/// With which Powertools for Python, TypeScript and .NET says that every record failed.
 const ALL_FAILED: [&str; 2] = ["All records failed processing", "Entire batch of '"];
 
 /// See [`super::read`].

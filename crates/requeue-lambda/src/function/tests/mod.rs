@@ -58,7 +58,8 @@ async fn an_event_has_a_record_for_each_message() {
         assert!(event.contains(r#""messageId":"m-2""#));
         Ok("null")
     });
-    let target = FunctionTarget::new(invoker, FunctionSettings::default().messages_per_call(3));
+    let target =
+        FunctionTarget::new(invoker, FunctionSettings { messages_per_call: 3, scope: None });
     assert_eq!(target.messages_per_call(), 3);
     let bulk = target.handle(messages(3)).await;
     assert!(matches!(bulk, Bulk::Done) || bulk == Bulk::Each(vec![Ok(()); 3]), "{bulk:?}");

@@ -1,7 +1,8 @@
 //! The choice of a connection for a request, and the handling of dead ones.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use ::http::Uri;
 use tokio::sync::Notify;
@@ -173,8 +174,8 @@ async fn no_request_is_sent_three_times() {
 async fn a_repeated_request_is_the_same_but_for_its_signature() {
     let (server, _, seen) = dying(1, 1, Then::ReadsAndCloses);
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
-    let settings =
-        HttpSettings::default().header("X-Key", "one").expect("it may be set").sign_with(secret);
+    let mut settings = HttpSettings::default().header("X-Key", "one").expect("it may be set");
+    settings.signing_secrets.push(secret);
     let target = HttpTarget::with_connector(localhost(), settings, server);
     target.deliver(message()).await.expect("it is accepted");
     let delivery = message().header("x-tenant", "blue").expect("it may be set");
@@ -215,7 +216,7 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
                 let server = if http2 { server.over_http2() } else { server };
                 let target = HttpTarget::with_connector(
                     localhost(),
-                    HttpSettings::default().clock(clock),
+                    HttpSettings { clock, ..HttpSettings::default() },
                     server,
                 );
                 target.deliver(message()).await.expect("it is accepted");
@@ -292,7 +293,7 @@ async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
             }
         });
         let server = if http2 { server.over_http2() } else { server };
-        let settings = HttpSettings::default().connect_timeout(Duration::MAX).timeout(TIMEOUT);
+        let settings = HttpSettings { connect_timeout: Duration::MAX, ..HttpSettings::default() };
         let target = HttpTarget::with_connector(
             localhost(),
             settings,
@@ -350,7 +351,7 @@ async fn a_connection_that_was_dead_lettered_is_closed_although_the_target_does_
             }
         });
         let server = if http2 { server.over_http2() } else { server };
-        let settings = HttpSettings::default().timeout(Duration::from_secs(1));
+        let settings = HttpSettings { timeout: Duration::from_secs(1), ..HttpSettings::default() };
         let target = HttpTarget::with_connector(localhost(), settings, server);
         let delivered = target.deliver(Delivery::new("id-1", "x".repeat(1_000_000))).await;
         assert!(delivered.is_err(), "nobody reads it");
@@ -367,9 +368,11 @@ async fn a_connection_that_was_dead_lettered_is_closed_although_the_target_does_
 #[tokio::test(start_paused = true)]
 async fn the_head_has_a_time_out_of_its_own() {
     for (read, whole, limit) in [(3, 30, 3), (30, 3, 3), (900, 900, 900)] {
-        let settings = HttpSettings::default()
-            .timeout(Duration::from_secs(whole))
-            .read_timeout(Duration::from_secs(read));
+        let settings = HttpSettings {
+            timeout: Duration::from_secs(whole),
+            read_timeout: Some(Duration::from_secs(read)),
+            ..HttpSettings::default()
+        };
         let silent = InMemory::raw(|mut stream| async move {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         });

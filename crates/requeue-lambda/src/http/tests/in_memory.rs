@@ -257,7 +257,7 @@ async fn slowness_is_bounded_by_the_time_outs() {
 
 #[tokio::test(start_paused = true)]
 async fn the_body_is_not_waited_for_beyond_the_whole_time_out() {
-    let settings = HttpSettings::default().timeout(Duration::from_secs(1));
+    let settings = HttpSettings { timeout: Duration::from_secs(1), ..HttpSettings::default() };
     let target = InMemory::raw(|mut stream| async move {
         read_head(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
@@ -322,7 +322,11 @@ async fn a_delivery_that_is_dropped_closes_its_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_time_out_without_end_can_be_set() {
     let server = InMemory::raw(|stream| serve(stream, ok, Seen::default()));
-    let settings = HttpSettings::default().timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    let settings = HttpSettings {
+        timeout: Duration::MAX,
+        connect_timeout: Duration::MAX,
+        ..HttpSettings::default()
+    };
     let target = HttpTarget::with_connector(localhost(), settings, server);
     assert_eq!(target.deliver(message()).await, Ok(()));
 }

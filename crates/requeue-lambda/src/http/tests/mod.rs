@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use super::connection::{MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
 use super::frames::MAX_HEAD_BYTES;
-use super::settings::TIMEOUT;
+use super::settings::{CONNECT_TIMEOUT, IDLE_TIMEOUT, TIMEOUT};
 use super::*;
 
 mod connections;

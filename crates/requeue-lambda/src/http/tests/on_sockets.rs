@@ -208,7 +208,7 @@ async fn without_a_date_the_injected_clock_counts() {
     let clock = Clock::starting_at(
         httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"),
     );
-    let target = server.target_with(HttpSettings::default().clock(clock));
+    let target = server.target_with(HttpSettings { clock, ..HttpSettings::default() });
     let delay = failure(&target).await.delay().expect("it is named");
     assert!(delay <= Duration::from_hours(1) && delay > Duration::from_mins(59));
 }
@@ -379,8 +379,10 @@ async fn no_connection_is_temporary_and_says_why() {
         (format!("https://{}/?key=s3cret", no_tls.address), "TLS failed"),
     ] {
         let url = TargetUrl::parse(&url).expect("it is valid");
-        let target =
-            HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
+        // Without any trusted root.
+        let http = TargetUrl::parse("http://localhost/").expect("it is loopback");
+        let connectors = connector::for_url(&http, &HttpSettings::default()).expect("no roots");
+        let target = HttpTarget::with_connector(url, HttpSettings::default(), connectors.best);
         let failed = failure(&target).await;
         assert_eq!(
             (failed.class(), failed.evidence(), failed.detail()),
@@ -436,8 +438,8 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
     let secret = "whsec_s3crets3crets3crets3crets3crets3".parse().expect("it is one");
-    let settings =
-        HttpSettings::default().sign_with(secret).header("X-Key", "s3cret").expect("it may be set");
+    let mut settings = HttpSettings::default().header("X-Key", "s3cret").expect("it may be set");
+    settings.signing_secrets.push(secret);
     let target = Server::canned("").await.target_with(settings);
     let delivery =
         Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
