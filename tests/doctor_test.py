@@ -233,7 +233,7 @@ class OnMinistack(unittest.TestCase):
         run(create)
         self.assertEqual(levels(), ["warning", "danger", "warning"])
         run(found()[0]["remedies"][0])
-        self.assertEqual(found()[0]["found"], "limits is ACTIVE, on demand; items expire by expires")
+        self.assertEqual(found()[0]["found"], "limits is ACTIVE; items expire by expires")
         run(grant)
         account.set("sharing", REQUEUE_MAX_ENVIRONMENTS="10")
         self.assertEqual(levels(), ["ok", "ok", "ok"])
@@ -248,30 +248,29 @@ class OnMinistack(unittest.TestCase):
         account.good("caller")
         account.allow_loop("caller")
         account.set("caller", REQUEUE_TARGET_URL="", REQUEUE_TARGET_FUNCTION="charge:live")
-        ids = ("target", "target-timeout", "target-concurrency", "target-permissions")
-        places = [*((None, id) for id in ids), ("caller", "target-mapping")]
+        ids = ("target", "target-timeout", "target-permissions")
+        places = [*((None, id) for id in ids), ("caller", "other-consumers")]
 
         def found():
             findings = doctor(MINISTACK, "--function", "caller")[1]
             return [findings.get(place, {}) for place in places]
 
         levels = lambda: [finding.get("level") for finding in found()]
-        self.assertEqual(levels(), ["danger", None, None, "danger", "ok"])
+        self.assertEqual(levels(), ["danger", None, "danger", "ok"])
         self.assertEqual(found()[0]["found"], "there is no function charge:live in us-east-1")
 
         role = account.role("charge", {"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"})
         account.function("charge", role, 51)
         version = account.functions.publish_version(FunctionName="charge")["Version"]
         account.functions.create_alias(FunctionName="charge", Name="live", FunctionVersion=version)
-        account.functions.put_function_concurrency(FunctionName="charge", ReservedConcurrentExecutions=9)
+        account.functions.put_function_concurrency(FunctionName="charge", ReservedConcurrentExecutions=0)
         account.mapping("charge", account.attributes("caller")["QueueArn"])
-        self.assertEqual(levels(), ["ok", "warning", "warning", "danger", "danger"])
+        self.assertEqual(levels(), ["danger", "warning", "danger", "danger"])
 
         # The remedies, as a shell runs them.
-        _, timeout, concurrency, permissions, mapping = found()
-        for finding in (timeout, concurrency, permissions, mapping):
+        for finding in found():
             run(finding["remedies"][0].splitlines()[0])
-        self.assertEqual(levels(), ["ok"] * 5)
+        self.assertEqual(levels(), ["ok"] * 4)
 
     def test_each_danger_is_found(self):
         account = self.account
@@ -521,12 +520,12 @@ class OnMinistack(unittest.TestCase):
         self.account.good("patient")
         self.account.allow_loop("patient")
         self.account.sqs.set_queue_attributes(
-            QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
+            QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MessageRetentionPeriod": "86400"}
         )
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
-        ill = {("patient", "visibility-timeout"), ("patient", "message-size")}
+        ill = {("patient", "visibility-timeout"), ("patient", "retention")}
         self.assertEqual((status, at(findings, "warning")), (3, ill), printed)
-        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,message-size,visibility-timeout")
+        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,retention,visibility-timeout")
         self.assertEqual((status, at(others, "warning"), ill & set(others)), (0, set(), set()), printed)
         self.assertEqual(doctor(MINISTACK, "--function", "patient", "--ignore", "visibility")[0], 2)
         for place in ill:

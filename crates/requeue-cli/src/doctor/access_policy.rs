@@ -30,13 +30,10 @@ impl From<bool> for Truth {
     }
 }
 
-/// A request that a role makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'r> {
-    /// The ARN of the role.
     pub(crate) role: &'r str,
     pub(crate) action: &'r str,
-    /// The ARN of the queue or the key.
     pub(crate) resource: &'r str,
     /// The service that makes the request for the role, as in `sqs.eu-west-1.amazonaws.com`.
     pub(crate) via: Option<&'r str>,
@@ -61,7 +58,6 @@ impl Request<'_> {
 pub(crate) struct AccessPolicy(Vec<Value>);
 
 impl AccessPolicy {
-    /// The policy of a resource that has none.
     pub(crate) fn empty() -> Self {
         Self(Vec::new())
     }
@@ -75,7 +71,6 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether a statement denies the request.
     pub(crate) fn denies(&self, request: &Request<'_>) -> Truth {
         self.any("Deny", request, |statement| {
             let Some(excepted) = statement.get("NotPrincipal") else {
@@ -108,7 +103,11 @@ impl AccessPolicy {
     ) -> Truth {
         let statements = self.0.iter().filter(|statement| statement["Effect"] == effect);
         let truths = statements.map(|statement| {
-            let actions = |names: &Value| patterns(names, request.action, like_any_case);
+            let actions = |names: &Value| {
+                patterns(names, request.action, |pattern, action| {
+                    like(&pattern.to_ascii_lowercase(), &action.to_ascii_lowercase())
+                })
+            };
             let resources = |names: &Value| patterns(names, request.resource, like);
             concerns(statement)
                 .min(either(statement, ["Action", "NotAction"], actions))
@@ -119,8 +118,7 @@ impl AccessPolicy {
     }
 }
 
-/// By the first element, or else by the opposite of the second. A statement without both concerns
-/// everything.
+/// By the first element, or else by the opposite of the second. Without both, everything.
 fn either(statement: &Value, names: [&str; 2], truth: impl Fn(&Value) -> Truth) -> Truth {
     let [is, is_not] = names.map(|name| statement.get(name));
     match (is, is_not) {
@@ -138,7 +136,6 @@ fn list(value: &Value) -> &[Value] {
     }
 }
 
-/// The principals of IAM. A service is no role.
 fn principals(principal: &Value) -> &[Value] {
     match principal {
         Value::Object(kinds) => kinds.get("AWS").map_or(&[], list),
@@ -209,10 +206,6 @@ fn condition(operator: &str, fact: Option<&str>, values: &Value) -> Truth {
     };
     let truth = patterns(values, fact, fits);
     if operator.contains("Not") { truth.not() } else { truth }
-}
-
-fn like_any_case(pattern: &str, text: &str) -> bool {
-    like(&pattern.to_ascii_lowercase(), &text.to_ascii_lowercase())
 }
 
 /// The six parts of an ARN, each for itself.

@@ -19,7 +19,6 @@ impl<'a> Arn<'a> {
         Self { partition, service, region, account, resource }
     }
 
-    /// The name of a role, without its path.
     pub(crate) fn role_name(self) -> &'a str {
         self.resource.rsplit('/').next().unwrap_or_default()
     }

@@ -1,8 +1,5 @@
-//! IAM's simulation of a role's policies: a form of its own, and a response in XML. Names as in IAM's
-//! API reference.
+//! IAM's simulation of a role's policies: a form of its own, and a response in XML.
 
-use requeue::aws::SdkConfig;
-use requeue_aws::{CallError, Service, call_query};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -20,20 +17,9 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Asks for the decision on each action of the role on the resource.
-pub(crate) async fn simulate_principal_policy(
-    sdk: &SdkConfig,
-    role: &str,
-    actions: &[&str],
-    resource: &str,
-) -> Result<Access, CallError> {
-    let read: fn(&[u8]) -> _ = |body| Ok(access(std::str::from_utf8(body)?)?);
-    call_query(sdk, Service::Iam, simulation(role, actions, resource), read).await
-}
-
-/// The parameters of a simulation, with the facts of the request that policies of organizations have
-/// conditions on. Lambda and the SDK send no request without TLS.
-fn simulation(role: &str, actions: &[&str], resource: &str) -> String {
+/// The parameters of a simulation, with the facts of the request that policies of organizations
+/// have conditions on. Lambda and the SDK send no request without TLS.
+pub(crate) fn simulation(role: &str, actions: &[&str], resource: &str) -> String {
     let Arn { region, account, .. } = Arn::of(resource);
     let facts = [
         ("aws:RequestedRegion", "string", region),
@@ -56,8 +42,11 @@ fn simulation(role: &str, actions: &[&str], resource: &str) -> String {
     form.join("&")
 }
 
-fn access(body: &str) -> Result<Access, quick_xml::DeError> {
-    let response: Response = quick_xml::de::from_str(body)?;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The decision on each action.
+pub(crate) fn access(body: &[u8]) -> Result<Access, BoxError> {
+    let response: Response = quick_xml::de::from_str(std::str::from_utf8(body)?)?;
     let results = response.simulate_principal_policy_result.evaluation_results.member;
     let decided = results.into_iter().map(|result| {
         let decision = result.decision();
@@ -95,8 +84,7 @@ struct Evaluation {
     missing_context_values: Members<String>,
     permissions_boundary_decision_detail: Bounds,
     organizations_decision_detail: Bounds,
-    /// Of a simulation with a resource, some details are here only. Source: IAM API reference,
-    /// `EvaluationResult`.
+    /// Of a simulation with a resource, some details are here only. Source: IAM API reference.
     resource_specific_results: Members<Evaluation>,
 }
 
@@ -203,8 +191,8 @@ mod tests {
             ("logs:PutLogEvents", AccessDecision::OutOfBoundary),
         ];
         let expected = expected.map(|(action, decision)| (action.to_owned(), decision));
-        assert_eq!(access(body).expect("XML"), expected.into());
-        assert!(access("{}").is_err());
+        assert_eq!(access(body.as_bytes()).expect("XML"), expected.into());
+        assert!(access(b"{}").is_err());
     }
 
     #[test]

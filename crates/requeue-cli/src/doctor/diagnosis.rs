@@ -1,13 +1,18 @@
-//! A check and its result. It knows neither the checks nor the output.
+//! A check, its input and its result. It knows neither the rows of the table nor the output.
 
 use std::fmt::Display;
+use std::time::Duration;
 
+use requeue::policy::RetryPolicy;
 use requeue::queue::CallErrorKind;
+use requeue::{Settings, Strategy};
 use serde::Serialize;
 
-use super::context::Context;
-use super::facts::Unread;
+use super::facts::{
+    Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Unread,
+};
 use super::remedy::Remedy;
+use crate::document::{RETRIED_CLASSES, max_retries};
 use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
@@ -23,17 +28,17 @@ pub(crate) enum Level {
 impl Level {
     pub(crate) const ALL: [Self; 4] = [Self::Danger, Self::Warning, Self::Unknown, Self::Ok];
 
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Its word and its colour. `anstream` removes the colour where none is wanted.
+    pub(crate) fn shown(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Danger => "danger",
+            Self::Ok => ("ok", "\x1b[32m"),
+            Self::Unknown => ("unknown", "\x1b[36m"),
+            Self::Warning => ("warning", "\x1b[33m"),
+            Self::Danger => ("danger", "\x1b[1;31m"),
         }
     }
 }
 
-/// A finding, and its remedies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Diagnosis {
     pub(crate) level: Level,
@@ -42,69 +47,58 @@ pub(crate) struct Diagnosis {
     pub(crate) remedies: Vec<Remedy>,
 }
 
-impl Diagnosis {
-    pub(crate) fn ok(found: impl Into<String>) -> Self {
-        Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
-    }
-
-    /// A finding that is ok needs no remedy.
-    pub(crate) fn of<R: Into<Remedy>>(
-        level: Level,
-        found: impl Into<String>,
-        remedies: impl IntoIterator<Item = R>,
-    ) -> Self {
-        let remedies = if level == Level::Ok {
-            Vec::new()
-        } else {
-            remedies.into_iter().map(Into::into).collect()
-        };
-        Self { level, found: found.into(), remedies }
-    }
-
-    pub(crate) fn warning<R: Into<Remedy>>(
-        found: impl Into<String>,
-        remedies: impl IntoIterator<Item = R>,
-    ) -> Self {
-        Self::of(Level::Warning, found, remedies)
-    }
-
-    pub(crate) fn danger<R: Into<Remedy>>(
-        found: impl Into<String>,
-        remedies: impl IntoIterator<Item = R>,
-    ) -> Self {
-        Self::of(Level::Danger, found, remedies)
-    }
-
-    pub(crate) fn unknown<R: Into<Remedy>>(
-        found: impl Into<String>,
-        remedies: impl IntoIterator<Item = R>,
-    ) -> Self {
-        Self::of(Level::Unknown, found, remedies)
-    }
-}
-
 /// The reason for a check without a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     /// There is nothing to check, or another check has reported the reason.
     NotApplicable,
-    /// The fact is not known, for this reason.
     Unknown(Diagnosis),
 }
 
-impl Skip {
-    pub(crate) fn not_checked<R: Into<Remedy>>(
-        reason: impl Display,
-        remedies: impl IntoIterator<Item = R>,
-    ) -> Self {
-        Self::Unknown(Diagnosis::unknown(format!("not checked: {reason}"), remedies))
-    }
+pub(crate) type Checked = Result<Diagnosis, Skip>;
+
+/// A finding that is ok needs no remedy.
+#[allow(clippy::unnecessary_wraps, reason = "the end of a check")]
+pub(crate) fn at<R: Into<Remedy>>(
+    level: Level,
+    found: impl Into<String>,
+    remedies: impl IntoIterator<Item = R>,
+) -> Checked {
+    let remedies = remedies.into_iter().map(Into::into).filter(|_| level != Level::Ok).collect();
+    Ok(Diagnosis { level, found: found.into(), remedies })
+}
+
+pub(crate) fn ok(found: impl Into<String>) -> Checked {
+    at(Level::Ok, found, [""; 0])
+}
+
+pub(crate) fn warning<R: Into<Remedy>>(
+    found: impl Into<String>,
+    remedies: impl IntoIterator<Item = R>,
+) -> Checked {
+    at(Level::Warning, found, remedies)
+}
+
+pub(crate) fn danger<R: Into<Remedy>>(
+    found: impl Into<String>,
+    remedies: impl IntoIterator<Item = R>,
+) -> Checked {
+    at(Level::Danger, found, remedies)
+}
+
+pub(crate) fn not_checked<R: Into<Remedy>>(
+    reason: impl Display,
+    remedies: impl IntoIterator<Item = R>,
+) -> Skip {
+    let (found, remedies) = (format!("not checked: {reason}"), remedies.into_iter());
+    let remedies = remedies.map(Into::into).collect();
+    Skip::Unknown(Diagnosis { level: Level::Unknown, found, remedies })
 }
 
 impl From<&Unread> for Skip {
     fn from(unread: &Unread) -> Self {
         let (found, remedy) = unknown(unread);
-        Self::not_checked(found, [remedy])
+        not_checked(found, [remedy])
     }
 }
 
@@ -121,9 +115,6 @@ pub(crate) fn unknown(Unread { permission, resource, error }: &Unread) -> (Strin
     (found, cause.remedy(permission, resource))
 }
 
-pub(crate) type Checked = Result<Diagnosis, Skip>;
-
-/// A diagnosis with its subject.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
@@ -134,10 +125,8 @@ pub(crate) struct Finding {
     pub(crate) diagnosis: Diagnosis,
 }
 
-/// One question about a deployment: a row of the tables in `checks/`.
 pub(crate) struct Check {
     pub(crate) id: &'static str,
-    /// The reason for the check, as the output shows it.
     pub(crate) why: &'static str,
     pub(crate) look: fn(&Context<'_>) -> Checked,
 }
@@ -150,6 +139,90 @@ impl Check {
         };
         let queue = context.path.map(|path| path.source.arn.name().to_owned());
         Some(Finding { id: self.id, why: self.why, queue, diagnosis })
+    }
+}
+
+/// A deployment, and one of its queues for the checks that look at one.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'d> {
+    pub(crate) deployment: &'d Deployment,
+    pub(crate) path: Option<&'d QueuePath>,
+    /// The settings, as they count for this queue.
+    pub(crate) config: Option<&'d Settings>,
+}
+
+impl<'d> Context<'d> {
+    pub(crate) fn region(&self) -> &'d str {
+        &self.deployment.region
+    }
+
+    pub(crate) fn function(&self) -> Result<&'d Function, Skip> {
+        self.deployment.function.as_ref().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn path(&self) -> Result<&'d QueuePath, Skip> {
+        self.path.ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn mapping(&self) -> Result<&'d Mapping, Skip> {
+        self.path()?.mapping.as_ref().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = &'d Mapping> {
+        self.deployment.paths.iter().filter_map(|path| path.mapping.as_ref())
+    }
+
+    pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {
+        Ok(&self.path()?.source)
+    }
+
+    /// The source's attributes. If there are none, the check `queue` reports it.
+    pub(crate) fn queue(&self) -> Result<&'d QueueAttributes, Skip> {
+        self.source()?.known().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn config(&self) -> Result<&'d Settings, Skip> {
+        self.config.ok_or_else(|| not_known("settings are"))
+    }
+
+    pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {
+        let config = self.config()?;
+        let is_known =
+            |read: &FunctionSettings| !read.lacks_policy && read.policy_elsewhere.is_none();
+        if self.deployment.settings.as_ref().is_ok_and(is_known) {
+            Ok(&config.policy)
+        } else {
+            Err(not_known("policy is"))
+        }
+    }
+
+    /// Whether a message waits by its visibility timeout, so that each receive counts as a retry.
+    pub(crate) fn waits_in_place(&self) -> Result<bool, Skip> {
+        Ok(self.source()?.arn.is_fifo() || self.config()?.strategy == Strategy::Visibility)
+    }
+
+    /// The longest time that a class allows from the first receive to the last retry.
+    pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
+        let policy = self.policy()?;
+        let classes = RETRIED_CLASSES.into_iter().filter_map(|class| policy.class(class));
+        Ok(classes.map(|class| class.total_timeout).max().unwrap_or_default())
+    }
+
+    pub(crate) fn max_retries(&self) -> Result<u32, Skip> {
+        let policy = self.policy()?;
+        let most = RETRIED_CLASSES.into_iter().map(|class| max_retries(policy, class)).max();
+        Ok(most.unwrap_or_default())
+    }
+}
+
+fn not_known(what: &str) -> Skip {
+    not_checked(format!("the function's {what} not known, see settings"), [""; 0])
+}
+
+impl Reached {
+    /// Its attributes, if the queue exists and they could be read.
+    pub(crate) fn known(&self) -> Option<&QueueAttributes> {
+        self.queue.as_ref().ok()?.as_ref()
     }
 }
 
@@ -180,7 +253,7 @@ mod tests {
             ),
         ] {
             let Skip::Unknown(diagnosis) = Skip::from(&unread(code)) else { panic!("{code}") };
-            assert_eq!(diagnosis, Diagnosis::unknown(found, [remedy]), "{code}");
+            assert_eq!((&*diagnosis.found, &*diagnosis.remedies[0]), (found, remedy), "{code}");
         }
     }
 }

@@ -11,11 +11,9 @@ pub(crate) use crate::function::{Logs, Readiness};
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
 
-/// A fact that AWS did not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
     pub(crate) permission: &'static str,
-    /// The ARN or the name of the resource.
     pub(crate) resource: String,
     pub(crate) error: CallError,
 }
@@ -36,23 +34,20 @@ pub(crate) struct Deployment {
     pub(crate) region: String,
     /// `None` for a queue without a mapping: a worker's.
     pub(crate) function: Option<Function>,
-    pub(crate) settings: FunctionSettings,
+    pub(crate) settings: Known<FunctionSettings>,
     pub(crate) paths: Vec<QueuePath>,
     pub(crate) table: Option<Table>,
     pub(crate) target: Option<InvokedFunction>,
-    /// `None` if the function is in no VPC, or writes no metrics.
-    pub(crate) sends: Option<Known<Sends>>,
-    /// The reason for which the queue's mappings are unknown.
+    /// Whether SQS confirmed all copies of the last hour, by the metrics `Requeued` and
+    /// `SendUnconfirmed`; `None` without any, and unless the function is in a VPC.
+    pub(crate) sends: Known<Option<bool>>,
     pub(crate) unlisted: Option<Unread>,
-    /// All alarms of the account in this region.
     pub(crate) alarms: Known<Vec<Alarm>>,
 }
 
-/// A metric alarm or a composite alarm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alarm {
     pub(crate) name: String,
-    /// Whether CloudWatch runs its actions.
     pub(crate) is_enabled: bool,
     /// The ARNs of the actions for the state ALARM.
     pub(crate) actions: Vec<String>,
@@ -80,7 +75,6 @@ pub(crate) struct Function {
     /// Other versions and aliases that mappings invoke, with the function's name.
     pub(crate) mapped: Vec<String>,
     pub(crate) timeout: Duration,
-    /// The ARN of its role.
     pub(crate) role: String,
     pub(crate) state: Readiness,
     /// The id of its VPC; `None` if it is in none of the customer.
@@ -103,25 +97,16 @@ impl Function {
     }
 }
 
-/// Whether SQS confirmed copies of the last hour, by the metrics `Requeued` and `SendUnconfirmed`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sends {
-    pub(crate) are_confirmed: bool,
-    pub(crate) are_unconfirmed: bool,
-}
-
-/// A secret of Secrets Manager or a parameter of SSM.
 #[derive(Clone, Debug)]
 pub(crate) struct Secret {
     /// The ARN alone, without the suffix that a setting may have.
     pub(crate) arn: String,
     /// Whether the function's role may read it.
-    pub(crate) decision: Known<AccessDecision>,
+    pub(crate) access: Known<Access>,
     /// `None` if it is not encrypted.
     pub(crate) key: Known<Option<EncryptionKey>>,
 }
 
-/// The table that the execution environments share.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) name: String,
@@ -130,8 +115,8 @@ pub(crate) struct Table {
     pub(crate) properties: Known<Option<TableProperties>>,
     /// The attribute by which items expire; `None` if they stay.
     pub(crate) expiry: Known<Option<String>>,
-    /// The permissions of the function's role; `None` without a role.
-    pub(crate) access: Option<Known<Access>>,
+    /// The permissions of the function's role.
+    pub(crate) access: Known<Access>,
     /// `None` if DynamoDB owns it.
     pub(crate) key: Option<EncryptionKey>,
 }
@@ -142,11 +127,8 @@ pub(crate) struct TableProperties {
     pub(crate) status: String,
     /// The attributes of the key, with their types: `id (S)`.
     pub(crate) key: Vec<String>,
-    /// The write capacity units; `None` on demand.
-    pub(crate) provisioned: Option<u64>,
 }
 
-/// The existing function that the function invokes.
 #[derive(Clone, Debug)]
 pub(crate) struct InvokedFunction {
     /// The name or the ARN, with a version or an alias, as in the setting.
@@ -156,8 +138,8 @@ pub(crate) struct InvokedFunction {
     /// `None` if there is no such function.
     pub(crate) properties: Known<Option<TargetProperties>>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
-    /// The permissions of the function's role; `None` without a role.
-    pub(crate) access: Option<Known<Access>>,
+    /// The permissions of the function's role.
+    pub(crate) access: Known<Access>,
 }
 
 #[derive(Clone, Debug)]
@@ -167,65 +149,33 @@ pub(crate) struct TargetProperties {
 }
 
 /// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.
-#[derive(Clone, Debug)]
-pub(crate) enum FunctionSettings {
-    Valid(Box<Valid>),
-    /// One line for each problem, if nothing can be read without the invalid ones.
-    Invalid(Vec<String>),
-    Unread(Unread),
-}
-
-impl FunctionSettings {
-    /// As they count for this queue, if the policy has an entry for it.
-    pub(super) fn of_queue(&self, queue: &QueueArn) -> Option<Settings> {
-        let config = &self.valid()?.config;
-        config.queues.contains_key(queue.name()).then(|| config.of_queue(queue.name()))
-    }
-
-    pub(crate) fn valid(&self) -> Option<&Valid> {
-        match self {
-            Self::Valid(valid) => Some(valid),
-            Self::Invalid(_) | Self::Unread(_) => None,
-        }
-    }
-}
-
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Valid {
+pub(crate) struct FunctionSettings {
     pub(crate) config: Settings,
-    /// One line for each variable that is invalid. The rest is read as if it were not set, so that
-    /// one bad variable hides no other trouble.
+    /// One line for each variable that is invalid. The rest is read as if it were not set.
     pub(crate) problems: Vec<String>,
-    /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
     pub(crate) variables: usize,
-    /// The place of a policy that only the function reads: the ARN of a stored text, or a file in its
-    /// package. The policy in `config` is then meaningless.
+    /// The place of a policy that only the function reads: the ARN of a stored text, or a file in
+    /// its package. The policy in `config` is then meaningless.
     pub(crate) policy_elsewhere: Option<String>,
     /// Whether `REQUEUE_POLICY` is among the problems. The policy in `config` is then meaningless.
     pub(crate) lacks_policy: bool,
-    /// The name of the table that the execution environments share.
     pub(crate) table: Option<String>,
-    /// The URL to which a function posts.
     pub(crate) target_url: Option<String>,
     /// The function that the function invokes, and the most messages of an invocation.
     pub(crate) target_function: Option<(String, u32)>,
 }
 
-/// A source queue, and the dead-letter queues behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuePath {
     pub(crate) mapping: Option<Mapping>,
     pub(crate) source: Reached,
-    /// The dead-letter queue in the source's redrive policy.
     pub(crate) dead_letters: Option<Reached>,
     /// The queue of `REQUEUE_DEAD_LETTER_QUEUE_URL`, or of the policy's entry for the source.
     pub(crate) direct: Option<Reached>,
-    /// The settings as they count for the source, if the policy has an entry for it.
-    pub(crate) own: Option<Settings>,
 }
 
-/// An event source mapping of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     pub(crate) uuid: String,
@@ -243,24 +193,21 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// The most batches at a time; `None` if nothing bounds them. A poller invokes the function up to
-    /// ten times at once. Source: Lambda developer guide, "Provisioned mode".
+    /// The most batches at a time; `None` if nothing bounds them. A poller invokes the function up
+    /// to ten times at once. Source: Lambda developer guide, "Provisioned mode".
     pub(crate) fn most_batches(&self) -> Option<u32> {
         let by_pollers = self.maximum_pollers.map(|pollers| pollers.saturating_mul(10));
         self.maximum_concurrency.or(by_pollers)
     }
 }
 
-/// A queue, and the permissions of the function's role on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
     pub(crate) arn: QueueArn,
     /// `None` if the queue does not exist.
     pub(crate) queue: Known<Option<QueueAttributes>>,
-    /// `None` if there is no role, or if it needs no permission here.
-    pub(crate) access: Option<Known<Access>>,
+    pub(crate) access: Known<Access>,
     pub(crate) key: Option<EncryptionKey>,
-    /// All mappings from it.
     pub(crate) consumers: Known<Vec<Mapping>>,
 }
 
@@ -268,16 +215,15 @@ pub(crate) struct Reached {
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
-    pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
-    /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has one.
+    /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has
+    /// one.
     pub(crate) redrive_allow: Option<Vec<String>>,
     pub(crate) policy: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct RedriveSettings {
-    /// The ARN of the dead-letter queue.
     pub(crate) target: String,
     pub(crate) max_receive_count: u32,
 }
@@ -295,13 +241,11 @@ pub(crate) enum EncryptionKey {
 pub(crate) struct CustomerKey {
     /// An ARN, or the alias by which the queue knows it.
     pub(crate) name: String,
-    /// `None` if there is no role.
-    pub(crate) access: Option<Known<Access>>,
+    pub(crate) access: Known<Access>,
     pub(crate) key: Known<Key>,
     pub(crate) policy: Known<String>,
 }
 
-/// A key as KMS describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) arn: String,
@@ -309,21 +253,21 @@ pub(crate) struct Key {
     pub(crate) state: String,
 }
 
-/// IAM's decision on each action.
+/// Empty without a role, or if it needs no permission.
 pub(crate) type Access = BTreeMap<String, AccessDecision>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// From bad to good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AccessDecision {
-    Allowed,
     /// A statement or a boundary denies it.
     Denied,
-    /// No statement allows it.
-    NotAllowed,
     /// The role's permissions boundary does not allow it, and the role's own policies cannot.
     OutOfBoundary,
-    /// The same by the policies of the organization on the account. IAM may not know all facts of
-    /// their conditions.
+    /// No statement allows it.
+    NotAllowed,
+    /// By the organization's policies. IAM may not know all facts of their conditions.
     OutOfOrganization,
     /// The role's policies have conditions on facts that are unknown here.
     Depends,
+    Allowed,
 }

@@ -13,7 +13,6 @@ mod arn;
 mod settings;
 mod access_policy;
 mod calls;
-mod context;
 mod checks;
 mod facts;
 mod fetch;
@@ -127,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let findings = || examined.iter().flat_map(|(_, findings)| findings);
     let counts = show::counts(&findings().map(|finding| finding.diagnosis.level));
     let is_unseen = findings()
-        .any(|finding| finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown);
+        .any(|finding| finding.id == "queue" && finding.diagnosis.level == Level::Unknown);
     let mut worst = findings().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok);
     let first_hour = match examined.first() {
         Some((deployment, _)) => {
@@ -197,7 +196,6 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
     findings
 }
 
-/// One for each function.
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
     let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
     let queue = queue.as_ref().or(source.as_ref());

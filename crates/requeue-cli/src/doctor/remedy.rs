@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::arn::Arn;
-use super::context::Context;
+use super::diagnosis::Context;
 use super::facts::{Function, Mapping};
 use crate::endpoints::Endpoints;
 
-/// The steps to a remedy, one a line: a command that can be pasted, in which a word in capitals stands
-/// for a value that the doctor does not know; or words.
+/// The steps to a remedy, one a line: a command that can be pasted, in which a word in capitals
+/// stands for a value that the doctor does not know; or words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Remedy(String);
@@ -60,7 +60,6 @@ pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display)
     set_attributes(queue, format_args!("{name}={value}"))
 }
 
-/// An attribute whose value is JSON.
 pub(crate) fn queue_policy(queue: &QueueArn, name: &str, value: &serde_json::Value) -> String {
     set_attributes(queue, format_args!("'{}'", json!({ name: value.to_string() })))
 }
@@ -105,13 +104,11 @@ pub(crate) fn configuration(context: &Context<'_>, function: &Function, options:
     }
 }
 
-/// A variable, as a line of the template: AWS's command line can only replace all variables at
-/// once.
+/// As a line of the template: AWS's command line can only replace all variables at once.
 pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-/// Widens the role's permissions boundary.
 pub(crate) fn widen(function: &Function, actions: &str) -> Remedy {
     let name = Arn::of(&function.role).role_name();
     let show = format!(

@@ -6,35 +6,32 @@ use requeue::queue::CallError;
 use requeue::{DeadLetterMode, Variables};
 use requeue_lambda::Config;
 
-use super::facts::{FunctionSettings, Unread, Valid};
+use super::facts::{FunctionSettings, Known, Unread};
 use crate::document::Document;
 use crate::function::FunctionConfiguration;
 
 const PREFIX: &str = "REQUEUE_";
-/// The default of `REQUEUE_MESSAGES_PER_CALL`.
-const MESSAGES_PER_CALL: u32 = 10;
 
 pub(crate) fn settings(
     configuration: &FunctionConfiguration,
     policy: Option<&Document>,
-) -> FunctionSettings {
+) -> Known<FunctionSettings> {
     let environment = configuration.environment.as_ref();
     if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
         let key = configuration.kms_key_arn.as_deref();
         let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment");
         let key = key.unwrap_or("the key of the function's environment");
         let error = CallError::answered(400, code);
-        return FunctionSettings::Unread(Unread::of("kms:Decrypt", key, error));
+        return Err(Unread::of("kms:Decrypt", key, error));
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());
     let variables =
         variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
     let function = configuration.function_name.as_deref().unwrap_or_default();
-    read_settings(variables, function, policy)
+    Ok(read_settings(variables, function, policy))
 }
 
-/// Reads the variables of a program that runs elsewhere. A policy from `--policy` counts instead of
-/// theirs.
+/// Of a program that runs elsewhere. A policy from `--policy` counts instead of theirs.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
     function: &str,
@@ -45,7 +42,6 @@ fn read_settings<'v>(
         own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let own = |name| variables.get(name).filter(|value| !value.is_empty()).cloned();
     let (table, target_url) = (own("REQUEUE_TABLE"), own("REQUEUE_TARGET_URL"));
-    let target_function = target(own("REQUEUE_TARGET_FUNCTION"), own("REQUEUE_MESSAGES_PER_CALL"));
     let count = variables.len();
     // In a function, these have other defaults than here.
     for (name, default) in [("REQUEUE_METRICS", "emf"), ("REQUEUE_SERVICE", function)] {
@@ -60,26 +56,19 @@ fn read_settings<'v>(
     if policy_place.as_ref().is_some_and(|place| !place.starts_with("arn:")) {
         variables.remove("REQUEUE_POLICY");
     }
-    let ((config, secrets), problems) = match read_valid(variables) {
-        Ok(read) => read,
-        Err(problems) => return FunctionSettings::Invalid(problems),
-    };
+    let ((config, secrets), problems) = read_valid(variables);
     let policy_elsewhere = policy_place.filter(|_| policy.is_none());
-    let variables = count;
-    with_policy(
-        policy,
-        config,
-        Valid {
-            problems,
-            secrets,
-            variables,
-            policy_elsewhere,
-            table,
-            target_url,
-            target_function,
-            ..Valid::default()
-        },
-    )
+    let (variables, rest) = (count, FunctionSettings::default());
+    let read = FunctionSettings {
+        problems,
+        secrets,
+        variables,
+        policy_elsewhere,
+        table,
+        target_url,
+        ..rest
+    };
+    with_policy(policy, config, read)
 }
 
 /// The settings that `requeue work` would read here.
@@ -88,52 +77,40 @@ pub(crate) async fn of_worker(policy: Option<&Document>) -> FunctionSettings {
         Ok(config) => (config, Vec::new()),
         Err(invalid) => {
             let variables = Variables::from_env().into_values().into_iter().collect();
-            let problems = invalid.problems().to_vec();
-            match read_valid(variables) {
-                Ok(((config, _), _)) => (config, problems),
-                Err(_) => return FunctionSettings::Invalid(problems),
-            }
+            (read_valid(variables).0.0, invalid.problems().to_vec())
         }
     };
     config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
-    let (variables, own) = (Variables::from_env(), "MESSAGES_PER_CALL");
-    let table = variables.get("TABLE");
-    let target_function = target(variables.get("TARGET_FUNCTION"), variables.get(own));
-    with_policy(policy, config, Valid { problems, table, target_function, ..Valid::default() })
-}
-
-/// The function, and the most messages of an invocation.
-fn target(function: Option<String>, messages_per_call: Option<String>) -> Option<(String, u32)> {
-    let most = messages_per_call.and_then(|most| most.trim().parse().ok());
-    Some((function?, most.unwrap_or(MESSAGES_PER_CALL)))
+    let table = Variables::from_env().get("TABLE");
+    with_policy(policy, config, FunctionSettings { problems, table, ..Default::default() })
 }
 
 /// These settings, with the policy that the user gives instead of theirs.
 fn with_policy(
     policy: Option<&Document>,
-    Config { mut settings, .. }: Config,
-    valid: Valid,
+    Config { mut settings, function, function_settings, .. }: Config,
+    read: FunctionSettings,
 ) -> FunctionSettings {
-    let is_invalid = valid.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
+    let is_invalid = read.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
     let lacks_policy = policy.is_none() && is_invalid;
     if let Some(policy) = policy {
         policy.clone().apply_to(&mut settings);
     }
-    FunctionSettings::Valid(Box::new(Valid { config: settings, lacks_policy, ..valid }))
+    let most = u32::try_from(function_settings.messages_per_call).unwrap_or(u32::MAX);
+    let target_function = function.map(|function| (function.to_string(), most));
+    FunctionSettings { config: settings, lacks_policy, target_function, ..read }
 }
 
 /// The settings, and the ARNs of the secrets in them.
 type ReadConfig = (Config, BTreeSet<String>);
 
-/// Reads the valid variables, as if the others were not set, and returns the problems of these. Each
-/// problem begins with the name of its variable.
-fn read_valid(
-    mut variables: HashMap<String, String>,
-) -> Result<(ReadConfig, Vec<String>), Vec<String>> {
+/// Reads the valid variables, as if the others were not set, and returns the problems of these.
+/// Each problem begins with the name of its variable.
+fn read_valid(mut variables: HashMap<String, String>) -> (ReadConfig, Vec<String>) {
     let mut problems = Vec::new();
     loop {
         let invalid = match Config::from_vars_without_secrets(variables.clone()) {
-            Ok(read) => return Ok((read, problems)),
+            Ok(read) => return (read, problems),
             Err(invalid) => invalid,
         };
         problems.extend_from_slice(invalid.problems());
@@ -141,7 +118,7 @@ fn read_valid(
         let before = variables.len();
         variables.retain(|name, _| !named.contains(&name.as_str()));
         if variables.len() == before {
-            return Err(problems);
+            return (ReadConfig::default(), problems);
         }
     }
 }
@@ -151,15 +128,8 @@ mod tests {
     use super::*;
     use crate::document;
 
-    fn read(variables: &[(&str, &str)]) -> FunctionSettings {
+    fn valid(variables: &[(&str, &str)]) -> FunctionSettings {
         read_settings(variables.iter().copied(), "orders", None)
-    }
-
-    fn valid(variables: &[(&str, &str)]) -> Valid {
-        match read(variables) {
-            FunctionSettings::Valid(valid) => *valid,
-            other => panic!("{other:?}"),
-        }
     }
 
     #[test]
@@ -173,11 +143,7 @@ mod tests {
             5
         );
         let given = document::parse_text(r#"{"maxRetries": 7}"#).expect("a document");
-        let FunctionSettings::Valid(read) =
-            read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given))
-        else {
-            panic!()
-        };
+        let read = read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given));
         assert_eq!((read.policy_elsewhere, read.config.policy.max_retries), (None, 7));
     }
 
@@ -202,11 +168,7 @@ mod tests {
         assert_eq!(read.policy_elsewhere, Some(format!("{arn}:3")));
         assert_eq!(read.secrets, [arn.to_owned()].into());
         let given = document::parse_text("{}").expect("a document");
-        let FunctionSettings::Valid(read) =
-            read_settings([("REQUEUE_POLICY", arn)], "orders", Some(&given))
-        else {
-            panic!()
-        };
+        let read = read_settings([("REQUEUE_POLICY", arn)], "orders", Some(&given));
         assert_eq!((read.policy_elsewhere, read.secrets), (None, [arn.to_owned()].into()));
     }
 
@@ -243,6 +205,6 @@ mod tests {
         assert_eq!((read.config.mode, read.lacks_policy), (requeue::Mode::Report, true));
         let given = document::parse_text("{}").expect("a document");
         let read = read_settings(policy, "orders", Some(&given));
-        assert!(matches!(read, FunctionSettings::Valid(read) if !read.lacks_policy));
+        assert!(!read.lacks_policy);
     }
 }

@@ -12,10 +12,8 @@ use super::facts::{Deployment, Function};
 use super::remedy::Remedy;
 use crate::table;
 
-/// What the doctor found in each deployment.
 pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 
-/// The number of findings of each level.
 pub(crate) type Counts = [(Level, usize); 4];
 
 pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
@@ -43,14 +41,13 @@ pub(crate) fn text(examined: &Examined, counts: Counts) -> String {
     text + &counted(counts)
 }
 
-/// The last line.
 pub(crate) fn counted(counts: Counts) -> String {
-    counts.map(|(level, count)| format!("{count} {}", level.as_str())).join(", ") + "\n"
+    counts.map(|(level, count)| format!("{count} {}", level.shown().0)).join(", ") + "\n"
 }
 
 /// A line, which goes on below itself if it is too long.
 pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
-    let (colour, level) = (colour(level), level.as_str());
+    let (level, colour) = level.shown();
     let columns = table::columns(stdout()).unwrap_or(usize::MAX);
     // Names and values come from AWS or from an emulator, so they are escaped.
     let line = table::hanging(&format!("{level:<7}  {id}  "), &printable::line(found), columns);
@@ -58,7 +55,6 @@ pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
     format!("{colour}{level}\x1b[0m{}\n", &line[level.len()..])
 }
 
-/// The lines below a finding.
 pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[Remedy]) -> String {
     let columns = table::columns(stdout()).unwrap_or(usize::MAX);
     let reasons = reasons
@@ -81,16 +77,6 @@ fn subject(deployment: &Deployment) -> String {
     }
 }
 
-/// The colour's escape sequence. `anstream` removes it where no colour is wanted.
-fn colour(level: Level) -> &'static str {
-    match level {
-        Level::Ok => "\x1b[32m",
-        Level::Unknown => "\x1b[36m",
-        Level::Warning => "\x1b[33m",
-        Level::Danger => "\x1b[1;31m",
-    }
-}
-
 pub(crate) fn json(examined: &Examined, counts: Counts) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
         json!({
@@ -99,7 +85,7 @@ pub(crate) fn json(examined: &Examined, counts: Counts) -> Value {
             "findings": findings,
         })
     });
-    let summary = counts.map(|(level, count)| (level.as_str().to_owned(), json!(count)));
+    let summary = counts.map(|(level, count)| (level.shown().0.to_owned(), json!(count)));
     json!({
         "deployments": deployments.collect::<Vec<_>>(),
         "summary": Value::Object(summary.into_iter().collect()),
@@ -115,16 +101,20 @@ mod tests {
     #[test]
     fn no_value_of_a_deployment_controls_a_terminal() {
         let hostile = "x\n\u{1b}[2J\u{9b}\u{202e}y";
-        let diagnosis = Diagnosis::danger(hostile, [hostile]);
+        let diagnosis = Diagnosis {
+            level: Level::Danger,
+            found: hostile.to_owned(),
+            remedies: vec![hostile.into()],
+        };
         let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), diagnosis };
         let region = hostile.to_owned();
-        let settings = FunctionSettings::Valid(Box::default());
+        let settings = Ok(FunctionSettings::default());
         let paths = Vec::new();
         let deployment = Deployment {
             region,
             function: None,
             settings,
-            sends: None,
+            sends: Ok(None),
             paths,
             table: None,
             target: None,
@@ -133,7 +123,7 @@ mod tests {
         };
         let examined = [(deployment, vec![finding])];
         let shown = text(&examined, counts(&[Level::Danger].into_iter()));
-        let shown = shown.replace(colour(Level::Danger), "").replace("\x1b[0m", "");
+        let shown = shown.replace(Level::Danger.shown().1, "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
         assert_eq!(shown.lines().count(), 6, "no line is made by a value: {shown}");
     }

@@ -1,26 +1,10 @@
-//! Whether some alarm of CloudWatch with an action reads a queue's metric. The doctor sees alarms of
-//! this account and region only.
+//! Whether some alarm of this account and region with an action reads a queue's metric.
 
 use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
 use super::super::facts::{Alarm, Metric};
-use super::{Check, Checked, Context, Diagnosis, Remedy, Skip, all, remedy};
-
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "dead-letter-alarm",
-        why: "Nothing handles dead letters until a person acts, and SQS deletes them when their \
-              retention ends.",
-        look: dead_letter_alarm,
-    },
-    Check {
-        id: "age-alarm",
-        why: "While calls fail, or nothing receives the messages, only their age shows the \
-              trouble.",
-        look: age_alarm,
-    },
-];
+use super::{Checked, Context, Remedy, all, not_checked, ok, remedy, warning};
 
 const SQS: &str = "AWS/SQS";
 /// The namespace of Requeue's own metrics.
@@ -29,12 +13,10 @@ const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 const OLDEST: &str = "ApproximateAgeOfOldestMessage";
 const AGE: &str = "MessageAge";
 
-/// A metric of a queue that an alarm should read.
 struct Sought<'s> {
     queue: &'s QueueArn,
     /// The metric, and others that do as well.
     names: &'s [&'s str],
-    /// The dimension `Service`, for a metric of Requeue.
     service: Option<&'s str>,
     /// The reason for which another alarm does not replace this one.
     reason: &'s str,
@@ -70,7 +52,6 @@ impl Sought<'_> {
         format!("{names} of {queue}{}", service.unwrap_or_default())
     }
 
-    /// The command that makes such an alarm.
     fn create(&self) -> Remedy {
         let (queue, region, name) = (self.queue.name(), self.queue.region(), self.names[0]);
         let reads = match self.service {
@@ -92,7 +73,7 @@ impl Sought<'_> {
     }
 }
 
-fn dead_letter_alarm(context: &Context<'_>) -> Checked {
+pub(super) fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let reached = path.dead_letters.iter().chain(&path.direct);
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
@@ -106,8 +87,9 @@ fn dead_letter_alarm(context: &Context<'_>) -> Checked {
 
 /// SQS counts the age anew for each copy, and on a standard queue it leaves out messages that were
 /// received three times or more (SQS developer guide, "Available CloudWatch metrics"). Requeue sees
-/// only the messages that something receives. So there, only alarms on both metrics see all of them.
-fn age_alarm(context: &Context<'_>) -> Checked {
+/// only the messages that something receives. So there, only alarms on both metrics see all of
+/// them.
+pub(super) fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;
     let reason = if queue.is_fifo() {
         ""
@@ -119,7 +101,6 @@ fn age_alarm(context: &Context<'_>) -> Checked {
     if queue.is_fifo() { waiting } else { all([since_first_send(context, queue), waiting]) }
 }
 
-/// The alarm on the age since the first send.
 fn since_first_send(context: &Context<'_>, queue: &QueueArn) -> Checked {
     let Some(metrics) = &context.config()?.metrics else {
         let found = "REQUEUE_METRICS is off, so no metric counts the age of a message that is \
@@ -128,7 +109,7 @@ fn since_first_send(context: &Context<'_>, queue: &QueueArn) -> Checked {
             Ok(_) => remedy::variable("METRICS", "emf"),
             Err(_) => "set REQUEUE_METRICS=emf in the environment of `requeue work`".to_owned(),
         };
-        return Ok(Diagnosis::warning(found, [remedy]));
+        return warning(found, [remedy]);
     };
     let reason = ", and SQS leaves out messages received three times or more, and counts the age \
                   anew for each copy";
@@ -145,7 +126,7 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
         let found = format!("{arn} is of another account or region, which has the alarms on it");
         let list = format!("aws cloudwatch describe-alarms --region {region}");
         let list = Remedy::from("in that account:").then(list);
-        return Err(Skip::not_checked(found, [list]));
+        return Err(not_checked(found, [list]));
     }
     let alarms = context.deployment.alarms.as_ref()?;
     let reading: Vec<&Alarm> =
@@ -160,7 +141,7 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
     });
     if let Some(alarm) = notifying {
         let actions = alarm.actions.join(" and ");
-        return Ok(Diagnosis::ok(format!("{} notifies {actions}", alarm.name)));
+        return ok(format!("{} notifies {actions}", alarm.name));
     }
     if let Some(alarm) = reading.first() {
         let found =
@@ -169,26 +150,25 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
             "if the alarm has no actions, add an SNS topic to its AlarmActions",
         )
         .then(format!(
-            "aws cloudwatch enable-alarm-actions --region {region} --alarm-names {}",
-            quoted(&alarm.name)
+            "aws cloudwatch enable-alarm-actions --region {region} --alarm-names '{}'",
+            alarm.name.replace('\'', "'\\''")
         ));
         let template = "template, parameters: `AlarmTopicArn=` and the ARN of an SNS topic, or \
                         `AlarmEmail=` and an address";
-        return Ok(Diagnosis::warning(found, [enable, template.into()]));
+        return warning(found, [enable, template.into()]);
     }
     let is_query = |alarm: &&Alarm| alarm.expressions.iter().any(|query| sought.may_be_in(query));
     let told = sought.told();
     if let Some(Alarm { name, .. }) = alarms.iter().find(is_query) {
         let found = format!("{name} has a Metrics Insights query, which may read {told}");
-        return Err(Skip::not_checked(found, [sought.create()]));
+        return Err(not_checked(found, [sought.create()]));
     }
     let found = format!("no alarm of this account and region reads {told}{}", sought.reason);
     let template = "template, parameters: `Monitoring=alarms`".into();
-    Ok(Diagnosis::warning(found, [sought.create(), template]))
+    warning(found, [sought.create(), template])
 }
 
-/// Whether an enabled action is for people or for a program. One that scales or stops machines is
-/// not.
+/// Whether an enabled action is for people or for a program, and not one that scales machines.
 fn notifies(alarm: &Alarm) -> bool {
     let is_of_machines =
         |action: &String| ["autoscaling", "automate"].contains(&Arn::of(action).service);
@@ -204,9 +184,4 @@ fn names(rule: &str, alarm: &Alarm) -> bool {
         let is_start = before.ends_with(['(', '"', '\'', ' ']) || before.ends_with(":alarm:");
         is_start && after.starts_with([')', '"', '\'', ' '])
     })
-}
-
-/// For a shell.
-fn quoted(name: &str) -> String {
-    format!("'{}'", name.replace('\'', "'\\''"))
 }

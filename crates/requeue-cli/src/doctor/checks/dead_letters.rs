@@ -5,47 +5,14 @@ use requeue::{DeadLetterMode, Mode};
 
 use super::super::facts::{QueueAttributes, QueuePath, Reached, RedriveSettings};
 use super::{
-    Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip,
-    all, consumers, days, remedy,
+    Checked, Context, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip, all, at, consumers,
+    danger, days, ok, remedy, warning,
 };
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "redrive-policy",
-        why: "Without a dead-letter queue, SQS redelivers a message that is dead-lettered, or that \
-              crashes the function, until its retention ends, and then deletes it.",
-        look: redrive_policy,
-    },
-    Check {
-        id: "dead-letter-queue",
-        why: "A dead letter is lost if SQS may not move it, if its queue deletes it before somebody \
-              has looked at it, or if that queue passes it on.",
-        look: dead_letter_queue,
-    },
-    Check {
-        id: "dead-letter-consumers",
-        why: "A function with a mapping from the dead-letter queue receives dead letters at once, \
-              before a person has seen them.",
-        look: dead_letter_consumers,
-    },
-    Check {
-        id: "dead-letter-reasons",
-        why: "If SQS moves the message itself, its dead letter does not say why. In a FIFO queue an \
-              annotated copy would lose its place, so the mode annotate works as redrive there.",
-        look: reasons,
-    },
-    Check {
-        id: "direct-queue",
-        why: "In the mode direct the function sends each message that it gives up to this queue. \
-              If that fails, the message stays until SQS moves it.",
-        look: direct_queue,
-    },
-];
-
-fn redrive_policy(context: &Context<'_>) -> Checked {
+pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     if let Some(redrive) = &queue.redrive {
-        return Ok(Diagnosis::ok(redrive.target.clone()));
+        return ok(redrive.target.clone());
     }
     // The longest name has 80 characters.
     let name = arn.name().trim_end_matches(".fifo");
@@ -56,33 +23,32 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
     let remedies = [Remedy::of([create(arn, &name), redrive])];
     let config = context.config().ok();
     let mode = config.and_then(|config| config.dead_letter.as_ref());
-    Ok(if matches!(mode, Some(DeadLetterMode::Direct(_))) {
+    if matches!(mode, Some(DeadLetterMode::Direct(_))) {
         let found = "the queue has no redrive policy for messages that the function cannot send to \
                      its dead-letter queue";
-        Diagnosis::warning(found, remedies)
+        warning(found, remedies)
     } else {
-        Diagnosis::danger("the queue has no redrive policy", remedies)
-    })
+        danger("the queue has no redrive policy", remedies)
+    }
 }
 
 fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
 }
 
-fn dead_letter_queue(context: &Context<'_>) -> Checked {
+pub(super) fn dead_letter_queue(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     let (arn, source) = (&reached.arn, context.source()?);
-    match existing(reached)? {
-        Ok(queue) => all([
-            Ok(allow_policy(queue, arn, source.arn.to_string())),
-            context.queue().map(|source| retention(queue, arn, source)),
-            Ok(passed_on(queue, arn, &source.arn)),
+    match reached.queue.as_ref()? {
+        Some(queue) => all([
+            allow_policy(queue, arn, source.arn.to_string()),
+            context.queue().and_then(|source| retention(queue, arn, source)),
+            passed_on(queue, arn, &source.arn),
         ]),
-        Err(missing) => Ok(missing),
+        None => missing(arn),
     }
 }
 
-/// The command for a queue beside this one.
 fn create(beside: &QueueArn, name: &str) -> String {
     let fifo = if beside.is_fifo() { ",FifoQueue=true" } else { "" };
     format!(
@@ -93,28 +59,24 @@ fn create(beside: &QueueArn, name: &str) -> String {
     )
 }
 
-/// The queue's attributes, if it exists; a danger if it does not.
-fn existing(reached: &Reached) -> Result<Result<&QueueAttributes, Diagnosis>, Skip> {
-    let Reached { arn, queue, .. } = reached;
-    let missing =
-        || Diagnosis::danger(format!("the queue {arn} does not exist"), [create(arn, arn.name())]);
-    Ok(queue.as_ref()?.as_ref().ok_or_else(missing))
+fn missing(arn: &QueueArn) -> Checked {
+    danger(format!("the queue {arn} does not exist"), [create(arn, arn.name())])
 }
 
-fn allow_policy(queue: &QueueAttributes, arn: &QueueArn, source: String) -> Diagnosis {
+fn allow_policy(queue: &QueueAttributes, arn: &QueueArn, source: String) -> Checked {
     let Some(named) = queue.redrive_allow.as_deref() else {
-        return Diagnosis::ok(format!("every queue of the account may use {}", arn.name()));
+        return ok(format!("every queue of the account may use {}", arn.name()));
     };
     if named.contains(&source) {
-        return Diagnosis::ok(format!("{} allows {source}", arn.name()));
+        return ok(format!("{} allows {source}", arn.name()));
     }
     let found = format!("the RedriveAllowPolicy of {} does not name {source}", arn.name());
     let sources = [named, &[source]].concat();
     let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
-    Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)])
+    danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)])
 }
 
-fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) -> Diagnosis {
+fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) -> Checked {
     let (own, source) = (queue.retention, source.retention);
     // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
     let counted = if arn.is_fifo() {
@@ -135,28 +97,28 @@ fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) 
         days(own),
         days(source)
     );
-    Diagnosis::of(level, found, [longest_retention(arn)])
+    at(level, found, [longest_retention(arn)])
 }
 
 fn longest_retention(arn: &QueueArn) -> String {
     remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())
 }
 
-fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Diagnosis {
+fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Checked {
     let Some(RedriveSettings { target, .. }) = &queue.redrive else {
-        return Diagnosis::ok(format!("{} has no redrive policy of its own", arn.name()));
+        return ok(format!("{} has no redrive policy of its own", arn.name()));
     };
     let is_cycle = *target == source.to_string();
     let (level, to) = if is_cycle { (Level::Danger, "back") } else { (Level::Warning, "on") };
     let found = format!("{} passes dead letters {to} to {target}", arn.name());
-    Diagnosis::of(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")])
+    at(level, found, [remedy::queue_attribute(arn, "RedrivePolicy", "")])
 }
 
-fn dead_letter_consumers(context: &Context<'_>) -> Checked {
+pub(super) fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     let name = reached.arn.name();
     let Some((consumers, remedies)) = consumers(context, reached, None)? else {
-        return Ok(Diagnosis::ok(format!("no mapping receives messages of {name}")));
+        return ok(format!("no mapping receives messages of {name}"));
     };
     let found = format!("{name} invokes {}", consumers.join(", "));
     // An ARN has the function's name before its alias or version.
@@ -164,16 +126,16 @@ fn dead_letter_consumers(context: &Context<'_>) -> Checked {
         let own = context.function().map(|function| function.name.as_str());
         own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
     };
-    Ok(if consumers.iter().any(is_own) {
+    if consumers.iter().any(is_own) {
         let found =
             format!("{found}: the function receives the messages again that it dead-lettered");
-        Diagnosis::danger(found, remedies)
+        danger(found, remedies)
     } else {
-        Diagnosis::warning(found, remedies)
-    })
+        warning(found, remedies)
+    }
 }
 
-fn reasons(context: &Context<'_>) -> Checked {
+pub(super) fn reasons(context: &Context<'_>) -> Checked {
     let (path, config) = (context.path()?, context.config()?);
     if config.mode != Mode::Requeue {
         return Err(Skip::NotApplicable);
@@ -186,12 +148,12 @@ fn reasons(context: &Context<'_>) -> Checked {
         None => "REQUEUE_DEAD_LETTER is not set, so it is redrive, and no dead letter says why",
         // Somebody has chosen it.
         Some(DeadLetterMode::Redrive) => {
-            return Ok(Diagnosis::ok("REQUEUE_DEAD_LETTER is redrive: no dead letter says why"));
+            return ok("REQUEUE_DEAD_LETTER is redrive: no dead letter says why");
         }
         Some(mode) => {
             let found =
                 format!("REQUEUE_DEAD_LETTER is {}: each dead letter says why", mode.as_str());
-            return Ok(Diagnosis::ok(found));
+            return ok(found);
         }
     };
     let remedy = if is_fifo {
@@ -207,15 +169,14 @@ fn reasons(context: &Context<'_>) -> Checked {
             path.source.arn.name()
         )
     };
-    Ok(Diagnosis::warning(found, [remedy]))
+    warning(found, [remedy])
 }
 
-/// The URL of the dead-letter queue, for a setting.
 fn url(path: &QueuePath) -> String {
     path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url())
 }
 
-fn direct_queue(context: &Context<'_>) -> Checked {
+pub(super) fn direct_queue(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let reached = path.direct.as_ref().ok_or(Skip::NotApplicable)?;
     let (direct, source) = (&reached.arn, &path.source.arn);
@@ -223,18 +184,15 @@ fn direct_queue(context: &Context<'_>) -> Checked {
         let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
                      are dead-lettered return to it";
         let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
-        return Ok(Diagnosis::danger(found, [remedy]));
+        return danger(found, [remedy]);
     }
-    let queue = match existing(reached)? {
-        Ok(queue) => queue,
-        Err(missing) => return Ok(missing),
-    };
+    let Some(queue) = reached.queue.as_ref()? else { return missing(direct) };
     let name = direct.name();
     if direct.is_fifo() != source.is_fifo() {
         let kind = if source.is_fifo() { "FIFO" } else { "standard" };
         let found = format!("{name} is of another kind than {}, a {kind} queue", source.name());
         let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
-        return Ok(Diagnosis::warning(found, [remedy]));
+        return warning(found, [remedy]);
     }
     if let Some(other) = path.dead_letters.as_ref().filter(|other| other.arn != *direct) {
         let other = other.arn.name();
@@ -243,10 +201,10 @@ fn direct_queue(context: &Context<'_>) -> Checked {
              commands and the alarms look"
         );
         let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
-        return Ok(Diagnosis::warning(found, [remedy]));
+        return warning(found, [remedy]);
     }
     let is_short = queue.retention < LONGEST_RETENTION;
     let level = if is_short { Level::Warning } else { Level::Ok };
     let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));
-    Ok(Diagnosis::of(level, found, [longest_retention(direct)]))
+    at(level, found, [longest_retention(direct)])
 }

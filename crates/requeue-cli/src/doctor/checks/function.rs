@@ -1,77 +1,30 @@
 //! Checks of the function itself: its settings and properties.
 
-use requeue::{RecursiveLoop, Strategy};
+use requeue::{Mode, RecursiveLoop, Strategy};
 
-use super::super::facts::{Function, FunctionSettings, Mapping, Readiness, Sends, Valid};
+use super::super::facts::{Function, FunctionSettings, Mapping, Readiness};
 use super::secrets::stored_text;
-use super::{Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, remedy};
+use super::{
+    Checked, Context, LOWER, Level, Remedy, Skip, at, danger, not_checked, ok, remedy, warning,
+};
 use crate::document::retries;
 use crate::table::{messages, span, thousands};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "settings",
-        why: "A function with invalid settings does not start, and SQS redelivers its messages \
-              until they are dead-lettered.",
-        look: settings,
-    },
-    Check {
-        id: "mapping",
-        why: "Only an event source mapping delivers messages of a queue to the function.",
-        look: mapping,
-    },
-    Check {
-        id: "function-state",
-        why: "Lambda invokes a function only in the state Active, and runs the old code and \
-              configuration if an update has failed.",
-        look: state,
-    },
-    Check {
-        id: "network",
-        why: "In a VPC, a function reaches SQS only through an interface endpoint or a public NAT \
-              gateway. Without one, no copy is sent, and each message waits for its timeout.",
-        look: network,
-    },
-    Check {
-        id: "recursive-loop",
-        why: "Requeue sends copies to the function's own queue. Without RecursiveLoop: Allow, \
-              Lambda takes that for a recursive loop and dead-letters the message after about 16 \
-              copies.",
-        look: recursive_loop,
-    },
-    Check {
-        id: "concurrency",
-        why: "Failed messages do not slow Lambda's poller down: without a limit it runs up to 1,250 \
-              batches at a time. Without free concurrency, Lambda throttles an invocation, and each \
-              of its messages has used up a receive.",
-        look: concurrency,
-    },
-];
-
-/// The most retries that stay below the about 16 rounds of Lambda's loop detection. Messages that
-/// share an invocation need the rest.
+/// Below the about 16 rounds of Lambda's loop detection, with room for messages of one invocation.
 const RETRIES_BELOW_DETECTION: u32 = 10;
-/// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer
-/// guide, "Configuring SQS queue".
+/// Of a function with an SQS mapping. Source: Lambda developer guide, "Configuring SQS queue".
 const LEAST_RESERVED: u32 = 5;
-/// The concurrency that no function of an account can reserve. Source: Lambda developer guide,
-/// "Configuring reserved concurrency".
+/// No function can reserve it. Source: Lambda developer guide, "Configuring reserved concurrency".
 const LEAST_UNRESERVED: u32 = 100;
 
-fn settings(context: &Context<'_>) -> Checked {
-    let valid = match &context.deployment.settings {
-        FunctionSettings::Unread(unread) => return Err(unread.into()),
-        FunctionSettings::Invalid(problems) => {
-            return Ok(Diagnosis::danger(problems.join("; "), correct_settings(context)));
-        }
-        FunctionSettings::Valid(valid) => valid,
-    };
+pub(super) fn settings(context: &Context<'_>) -> Checked {
+    let valid = context.deployment.settings.as_ref()?;
     if !valid.problems.is_empty() {
         let found = format!(
             "{}; the other checks assume that these variables are not set",
             valid.problems.join("; ")
         );
-        return Ok(Diagnosis::danger(found, correct_settings(context)));
+        return danger(found, correct_settings(context));
     }
     if let Some(place) = &valid.policy_elsewhere {
         let doctor = format!("requeue doctor --region {} {}", context.region(), subject(context));
@@ -89,7 +42,7 @@ fn settings(context: &Context<'_>) -> Checked {
                 Remedy::from(format!("{doctor} --policy FILE")).then("FILE is a copy of that file"),
             )
         };
-        return Ok(Diagnosis::unknown(found, [remedy]));
+        return at(Level::Unknown, found, [remedy]);
     }
     let meaning = meaning(valid, context)?;
     let is_mapped = |name: &&String| {
@@ -104,9 +57,9 @@ fn settings(context: &Context<'_>) -> Checked {
             unmapped.join(", ")
         );
         let remedy = "correct the names in `queues` of the policy, or remove the entries";
-        return Ok(Diagnosis::warning(found, [remedy]));
+        return warning(found, [remedy]);
     }
-    Ok(Diagnosis::ok(match valid.variables {
+    ok(match valid.variables {
         _ if context.function().is_err() => format!("in this environment: {meaning}"),
         0 => format!(
             "no REQUEUE_ variables, so the defaults are assumed: {meaning}; settings in the \
@@ -114,12 +67,11 @@ fn settings(context: &Context<'_>) -> Checked {
         ),
         1 => format!("1 variable: {meaning}"),
         count => format!("{count} variables: {meaning}"),
-    }))
+    })
 }
 
-/// `at most 50 retries and 48 h, strategy copy, dead letters by annotate, 10 handlers at once, 30 s
-/// for each`
-fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
+/// `at most 50 retries and 48 h, strategy copy, dead letters by annotate, 10 handlers at once, …`
+fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
     let (strategy, dead_letter) = (config.strategy, config.dead_letter.clone().unwrap_or_default());
     let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
@@ -167,15 +119,15 @@ fn subject(context: &Context<'_>) -> String {
     }
 }
 
-fn mapping(context: &Context<'_>) -> Checked {
+pub(super) fn mapping(context: &Context<'_>) -> Checked {
     if let Some(unread) = &context.deployment.unlisted {
         return Err(unread.into());
     }
     let Ok(function) = context.function() else {
-        return Ok(Diagnosis::ok(
+        return ok(
             "no function has a mapping for this queue, so it is checked as a worker's (`requeue \
              work`)",
-        ));
+        );
     };
     let names: Vec<&str> =
         context.deployment.paths.iter().map(|path| path.source.arn.name()).collect();
@@ -190,28 +142,28 @@ fn mapping(context: &Context<'_>) -> Checked {
             options,
         );
         let alias = run(&format!("{}:ALIAS", function.name));
-        return Ok(Diagnosis::danger(
+        return danger(
             "no event source mapping from an SQS queue has this function name",
             [
                 Remedy::from(create).then("ARN is that of the queue"),
                 Remedy::from("if a mapping names an alias or version:").then(alias),
             ],
-        ));
+        );
     }
     let (invoked, others) = (names.join(", "), function.mapped.join(" and "));
     let found = match (names.is_empty(), function.mapped.is_empty()) {
-        (_, true) => return Ok(Diagnosis::ok(format!("invoked by {invoked}"))),
+        (_, true) => return ok(format!("invoked by {invoked}")),
         (true, false) => format!("its mappings invoke {others}"),
         (false, false) => format!("invoked by {invoked}; other mappings invoke {others}"),
     };
-    Err(Skip::not_checked(found, function.mapped.iter().map(run)))
+    Err(not_checked(found, function.mapped.iter().map(run)))
 }
 
-fn state(context: &Context<'_>) -> Checked {
+pub(super) fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let (level, state, command) = readiness(&function.state);
     let found = format!("the state is {state}");
-    Ok(Diagnosis::of(level, found, [remedy::function(context, &function.qualified(), command, "")]))
+    at(level, found, [remedy::function(context, &function.qualified(), command, "")])
 }
 
 /// The level and the words of a function's state, and the command that shows or awaits it.
@@ -238,14 +190,10 @@ pub(super) fn readiness(of: &Readiness) -> (Level, String, &'static str) {
 }
 
 /// Routes, security groups and endpoints are not read: a copy that SQS confirmed shows the way.
-fn network(context: &Context<'_>) -> Checked {
+pub(super) fn network(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let Some(vpc) = &function.vpc else {
-        return Ok(Diagnosis::ok("the function is in no VPC, so it reaches SQS"));
-    };
-    let sends = match &context.deployment.sends {
-        Some(sends) => *sends.as_ref()?,
-        None => Sends::default(),
+        return ok("the function is in no VPC, so it reaches SQS");
     };
     let region = context.region();
     let endpoint = format!(
@@ -255,8 +203,8 @@ fn network(context: &Context<'_>) -> Checked {
     );
     let endpoint =
         Remedy::from(endpoint).then("or give its subnets a route to a public NAT gateway");
-    Ok(match sends {
-        Sends { are_unconfirmed: true, .. } => {
+    match context.deployment.sends.as_ref()? {
+        Some(false) => {
             let group = function.logs.group_of(&function.name);
             let look = format!(
                 "aws logs filter-log-events --region {region} --log-group-name {group} \
@@ -266,21 +214,19 @@ fn network(context: &Context<'_>) -> Checked {
             let found = format!(
                 "SQS did not confirm each copy of the last hour, and the function is in {vpc}"
             );
-            Diagnosis::danger(found, [look, endpoint])
+            danger(found, [look, endpoint])
         }
-        Sends { are_confirmed: true, .. } => {
-            Diagnosis::ok(format!("SQS confirmed the copies of the last hour from {vpc}"))
-        }
-        Sends { .. } => {
+        Some(true) => ok(format!("SQS confirmed the copies of the last hour from {vpc}")),
+        None => {
             let found = format!(
                 "the function is in {vpc}, and no copy of the last hour shows that it reaches SQS"
             );
-            Diagnosis::warning(found, [endpoint])
+            warning(found, [endpoint])
         }
-    })
+    }
 }
 
-fn recursive_loop(context: &Context<'_>) -> Checked {
+pub(super) fn recursive_loop(context: &Context<'_>) -> Checked {
     let (function, config) = (context.function()?, context.config()?);
     let command = "put-function-recursion-config";
     let allow = remedy::function(context, &function.name, command, "--recursive-loop Allow");
@@ -289,23 +235,25 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
     let is_terminated = config.recursive_loop == RecursiveLoop::Terminate;
     let is_fair = config.strategy == Strategy::Copy && config.policy.fair_shares.is_some();
     if is_fair && is_terminated {
-        return Ok(Diagnosis::danger(
+        return danger(
             "the policy has fairBy, but REQUEUE_RECURSIVE_LOOP is not Allow: the function does not \
              start",
             [Remedy::of([allow, variable]), line.into()],
-        ));
+        );
     }
-    if !context.sends_copies()? {
-        return Ok(Diagnosis::ok("the function sends no copies to its queues"));
+    let has_standard = context.deployment.paths.iter().any(|path| !path.source.arn.is_fifo());
+    let copies = config.strategy == Strategy::Copy && config.mode == Mode::Requeue;
+    if !(has_standard && copies) {
+        return ok("the function sends no copies to its queues");
     }
     let property = *function.recursive_loop.as_ref()?;
     let bounded = "after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
                    its other retries";
-    Ok(match (property, config.recursive_loop) {
+    match (property, config.recursive_loop) {
         (RecursiveLoop::Allow, RecursiveLoop::Allow) => {
-            Diagnosis::ok("allowed by the function's property and its settings")
+            ok("allowed by the function's property and its settings")
         }
-        (RecursiveLoop::Terminate, RecursiveLoop::Allow) => Diagnosis::danger(
+        (RecursiveLoop::Terminate, RecursiveLoop::Allow) => danger(
             "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP is \
              Allow: Lambda dead-letters messages after about 16 copies",
             [allow, line],
@@ -313,7 +261,7 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
         (RecursiveLoop::Allow, RecursiveLoop::Terminate) => {
             let found = "the function's property RecursiveLoop is Allow, but \
                          REQUEUE_RECURSIVE_LOOP is not";
-            Diagnosis::warning(format!("{found}: {bounded}"), [variable])
+            warning(format!("{found}: {bounded}"), [variable])
         }
         (RecursiveLoop::Terminate, RecursiveLoop::Terminate) => {
             let most = context.max_retries()?;
@@ -325,12 +273,12 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
                 if needs { format!(": {bounded}") } else { String::new() }
             );
             let fewer = format!("policy: `\"maxRetries\": {RETRIES_BELOW_DETECTION}`");
-            Diagnosis::of(level, found, [Remedy::of([allow, variable]), fewer.into()])
+            at(level, found, [Remedy::of([allow, variable]), fewer.into()])
         }
-    })
+    }
 }
 
-fn concurrency(context: &Context<'_>) -> Checked {
+pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let reserved = *function.reserved_concurrency.as_ref()?;
     let wanted: u32 = context.mappings().filter_map(Mapping::most_batches).sum();
@@ -344,7 +292,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
         if !limits.is_empty() {
             let found =
                 "neither a mapping nor the function limits the number of concurrent batches";
-            return Ok(Diagnosis::warning(found, limits));
+            return warning(found, limits);
         }
         let (free, needed) =
             (*function.unreserved_concurrency.as_ref()?, wanted.max(LEAST_RESERVED));
@@ -360,7 +308,7 @@ fn concurrency(context: &Context<'_>) -> Checked {
             context.region()
         );
         let level = if free < needed { Level::Warning } else { Level::Ok };
-        return Ok(Diagnosis::of(level, found, [raise, lower]));
+        return at(level, found, [raise, lower]);
     };
     let is_bounded = unbounded().next().is_none();
     let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });
@@ -396,5 +344,5 @@ fn concurrency(context: &Context<'_>) -> Checked {
         vec![reserve, template.to_owned(), lower]
     };
     let found = format!("the reserved concurrency is {}{reason}", thousands(reserved));
-    Ok(Diagnosis::of(level, found, remedies))
+    at(level, found, remedies)
 }

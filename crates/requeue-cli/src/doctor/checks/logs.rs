@@ -2,32 +2,16 @@
 
 use super::super::arn::Arn;
 use super::permissions::Asked;
-use super::{Check, Checked, Context, Diagnosis, Level, Remedy, remedy};
-
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "logs",
-        why: "For each message that did not succeed at once, the log has a line at the level INFO, \
-              with fields for Logs Insights.",
-        look: logs,
-    },
-    Check {
-        id: "log-permissions",
-        why: "The log has the lines that explain each retry, and CloudWatch reads the metrics from \
-              it.",
-        look: log_permissions,
-    },
-];
+use super::{Checked, Context, Level, Remedy, ok, remedy, warning};
 
 /// The actions of a function on its log group. The last one matters only if there is none.
 pub(crate) const LOGGING: [&str; 3] =
     ["logs:CreateLogStream", "logs:PutLogEvents", "logs:CreateLogGroup"];
 
-/// The only class of log groups whose lines may hold metrics. Source: CloudWatch Logs user guide, "Log
-/// classes".
+/// Lines of no other class may hold metrics. Source: CloudWatch Logs user guide, "Log classes".
 const STANDARD: &str = "STANDARD";
 
-fn logs(context: &Context<'_>) -> Checked {
+pub(super) fn logs(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let logs = &function.logs;
     let logging_to = |group: Option<&str>| {
@@ -40,13 +24,13 @@ fn logs(context: &Context<'_>) -> Checked {
     let remedy = logging_to(logs.log_group.as_deref());
     let level = logs.application_log_level.as_deref().unwrap_or("INFO");
     if logs.log_format.as_deref() != Some("JSON") {
-        return Ok(Diagnosis::warning("the log format is Text", [remedy]));
+        return warning("the log format is Text", [remedy]);
     }
     if ["WARN", "ERROR", "FATAL"].contains(&level) {
-        return Ok(Diagnosis::warning(
+        return warning(
             format!("the application log level is {level}, so Lambda drops lines at INFO"),
             [remedy],
-        ));
+        );
     }
     let name = logs.group_of(&function.name);
     if let Some(class) = function.log_group.as_ref()?.as_ref().filter(|class| *class != STANDARD) {
@@ -57,18 +41,18 @@ fn logs(context: &Context<'_>) -> Checked {
         let create = logging_to(Some(&to)).lines().fold(may, Remedy::then);
         let property = "template: a log group with another name, without `LogGroupClass`, since a \
                         log group keeps its class";
-        return Ok(Diagnosis::warning(
+        return warning(
             format!(
                 "the log group {name} has the class {class}: CloudWatch reads no metrics from its \
                  lines, and alarms on Requeue's metrics stay silent"
             ),
             [create, property.into()],
-        ));
+        );
     }
-    Ok(Diagnosis::ok(format!("JSON at the level {level}")))
+    ok(format!("JSON at the level {level}"))
 }
 
-fn log_permissions(context: &Context<'_>) -> Checked {
+pub(super) fn log_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let group = function.logs.group_of(&function.name);
     let exists = function.log_group.as_ref()?.is_some();

@@ -3,52 +3,21 @@
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
-use super::{ADAPT, Check, Checked, Context, Diagnosis, Level, Remedy, Skip, consumers, remedy};
+use super::super::arn::function_name;
+use super::{
+    ADAPT, Checked, Context, Level, Remedy, Skip, at, consumers, danger, ok, remedy, warning,
+};
 use crate::table::{messages, span, thousands};
-
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "mapping-enabled",
-        why: "While the mapping is disabled, messages wait, and SQS deletes them when their \
-              retention ends.",
-        look: enabled,
-    },
-    Check {
-        id: "partial-batch-responses",
-        why: "Without ReportBatchItemFailures Lambda treats every response as success and deletes \
-              failed messages.",
-        look: partial_batch_responses,
-    },
-    Check {
-        id: "filters",
-        why: "Lambda deletes messages that do not match a filter. A copy has fields that its original \
-              lacks, and Requeue wraps the body of some copies.",
-        look: filters,
-    },
-    Check {
-        id: "other-consumers",
-        why: "SQS gives each message to one consumer only. Another function receives a part of the \
-              messages, and of the copies that Requeue sends.",
-        look: other_consumers,
-    },
-    Check {
-        id: "batch-fits-timeout",
-        why: "If an invocation has no time left for a message, Requeue defers it. That costs \
-              requests, and with visibility a receive.",
-        look: batch_fits_timeout,
-    },
-];
 
 /// Requeue's own fields, and that of an envelope. Source: `docs/reference/wire-format.md`.
 const MEMBERS: [&str; 5] =
     ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
-/// The greatest value of `REQUEUE_CONCURRENCY`.
 const MAX_CONCURRENCY: u32 = 1_000;
 /// The longest timeout of a function, in seconds. Source: Lambda quotas.
 const LONGEST_TIMEOUT: f64 = 900.0;
 
-fn enabled(context: &Context<'_>) -> Checked {
+pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     let found = format!("the mapping {} is {}", mapping.uuid, mapping.state);
     let again = "create a mapping again, if the function is still to receive messages".to_owned();
@@ -61,24 +30,24 @@ fn enabled(context: &Context<'_>) -> Checked {
             (Level::Unknown, remedy::lambda(context, "get-event-source-mapping", &options))
         }
     };
-    Ok(Diagnosis::of(level, found, [remedy]))
+    at(level, found, [remedy])
 }
 
-fn partial_batch_responses(context: &Context<'_>) -> Checked {
+pub(super) fn partial_batch_responses(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     if mapping.reports_failures {
-        return Ok(Diagnosis::ok("ReportBatchItemFailures"));
+        return ok("ReportBatchItemFailures");
     }
     let command =
         remedy::mapping(context, mapping, "--function-response-types ReportBatchItemFailures");
     let line = "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`";
-    Ok(Diagnosis::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [&command, line]))
+    danger("FunctionResponseTypes lacks ReportBatchItemFailures", [&command, line])
 }
 
-fn filters(context: &Context<'_>) -> Checked {
+pub(super) fn filters(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     if context.source()?.arn.is_fifo() {
-        return Ok(Diagnosis::ok("a FIFO queue has no copies"));
+        return ok("a FIFO queue has no copies");
     }
     let filters = mapping.filters.as_ref()?;
     let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
@@ -88,10 +57,10 @@ fn filters(context: &Context<'_>) -> Checked {
         let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
         let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
         let fields = "remove these fields from the mapping's FilterCriteria, or all its filters:";
-        return Ok(Diagnosis::danger(found, [Remedy::from(fields).then(drop)]));
+        return danger(found, [Remedy::from(fields).then(drop)]);
     }
     if patterns.is_empty() {
-        return Ok(Diagnosis::ok("no filter on bodies"));
+        return ok("no filter on bodies");
     }
     let (level, found) = if context.config()?.wrap == Wrap::Never {
         (Level::Ok, "the filters name no field of Requeue, and REQUEUE_WRAP is never")
@@ -108,21 +77,27 @@ fn filters(context: &Context<'_>) -> Checked {
              then deletes these copies",
         )
     };
-    Ok(Diagnosis::of(level, found, [remedy::variable("WRAP", "never")]))
+    at(level, found, [remedy::variable("WRAP", "never")])
 }
 
-fn other_consumers(context: &Context<'_>) -> Checked {
+pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
     let own = &context.mapping()?.uuid;
-    Ok(match consumers(context, context.source()?, Some(own))? {
-        None => Diagnosis::ok("no other mapping receives messages of this queue"),
-        Some((functions, disable)) => {
-            let found = format!("the queue also invokes {}", functions.join(", "));
-            Diagnosis::warning(found, disable)
-        }
-    })
+    let Some((functions, disable)) = consumers(context, context.source()?, Some(own))? else {
+        return ok("no other mapping receives messages of this queue");
+    };
+    let found = format!("the queue also invokes {}", functions.join(", "));
+    let target = context.deployment.target.as_ref().map(|target| function_name(&target.name));
+    if functions.iter().any(|function| Some(function_name(function)) == target) {
+        let found = format!(
+            "{found}: messages that the target gets so have no retries by class, and their copies \
+             and state fields meet code that does not know them"
+        );
+        return danger(found, disable);
+    }
+    warning(found, disable)
 }
 
-fn batch_fits_timeout(context: &Context<'_>) -> Checked {
+pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let (mapping, function) = (context.mapping()?, context.function()?);
     // For a target, the check `target-timeout` has the sum.
     if context.deployment.target.is_some() {
@@ -130,8 +105,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     }
     let Limits { concurrency, timeout, reserve, .. } = context.config()?.limits;
     let is_fifo = context.source()?.arn.is_fifo();
-    // On a FIFO queue all messages of a batch may be of one group, and then run one after the
-    // other.
+    // All messages of a FIFO batch may be of one group, and then run one after the other.
     let at_once = if is_fifo { 1 } else { u32::try_from(concurrency).unwrap_or(u32::MAX).max(1) };
     let batch = mapping.batch_size;
     let rounds = batch.div_ceil(at_once);
@@ -147,7 +121,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
         span(time)
     );
     if longest <= time {
-        return Ok(Diagnosis::ok(sum));
+        return ok(sum);
     }
     let mut remedies: Vec<Remedy> = Vec::new();
     let fitting = u32::try_from(time.as_millis() / timeout.as_millis().max(1)).unwrap_or(u32::MAX);
@@ -168,7 +142,7 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
         let longer = remedy::configuration(context, function, &format!("--timeout {needed}"));
         remedies.push(longer.then(ADAPT));
     }
-    Ok(Diagnosis::warning(sum, remedies))
+    warning(sum, remedies)
 }
 
 /// The parts of a pattern that concern bodies, in all its alternatives.

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::context::Context;
-use super::diagnosis::{Check, Checked, Diagnosis, Finding, Level, Skip};
+use super::diagnosis::{
+    Check, Checked, Context, Diagnosis, Finding, Level, Skip, at, danger, not_checked, ok, warning,
+};
 use super::facts::{Deployment, Mapping, Reached};
 use super::remedy::{self, Remedy};
 use crate::table::span;
@@ -27,8 +28,8 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 /// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
-/// The recommended visibility timeout, as a multiple of the function's timeout. Source: Lambda
-/// developer guide, "Configuring SQS queue".
+/// As a multiple of the function's timeout. Source: Lambda developer guide, "Configuring SQS
+/// queue".
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 const LEAST_RECEIVES: u32 = 5;
@@ -37,16 +38,14 @@ const ANNOTATED_RECEIVES: u32 = 10;
 /// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
 const MOST_RECEIVES: u32 = 1_000;
 
-/// The remedy for too many batches at a time.
 const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
 
-/// The step behind a longer timeout of the function.
 const ADAPT: &str = "then adapt the queue's visibility timeout";
 
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
-pub(crate) use queue::{QUEUE, RECEIVES_OF_A_TARGET};
+pub(crate) use queue::RECEIVES_OF_A_TARGET;
 pub(crate) use secrets::{PARAMETER, is_whole, reading};
 pub(crate) use table::USING;
 pub(crate) use target::INVOKING;
@@ -61,8 +60,7 @@ fn days(time: Duration) -> String {
     }
 }
 
-/// All looks of a check. Of several that are equally bad, each needs its remedy. A look that does not
-/// apply counts as none.
+/// All looks of a check that apply. Of several that are equally bad, each needs its remedy.
 fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     let looked = looked.into_iter().filter_map(|looked| match looked {
         Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis),
@@ -85,7 +83,6 @@ fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     Ok(Diagnosis { level, found: found.join("; "), remedies })
 }
 
-/// Functions, and the commands that disable their mappings.
 type Consumers<'d> = (Vec<&'d str>, Vec<String>);
 
 /// The functions that receive messages of a queue through another mapping than this.
@@ -105,33 +102,120 @@ fn consumers<'d>(
     Ok((!functions.is_empty()).then_some((functions, disable)))
 }
 
-/// The checks of the function, in the order of the output.
-const OF_FUNCTION: [&[Check]; 5] =
-    [function::CHECKS, logs::CHECKS, secrets::CHECKS, table::CHECKS, target::CHECKS];
+/// Rows of the table: an id, the check, and the reason for it, as the output shows it.
+macro_rules! checks {
+    ($name:ident: $($id:literal, $look:path, $why:literal;)+) => {
+        const $name: &[Check] = &[$(Check { id: $id, look: $look, why: $why }),+];
+    };
+}
 
-/// The checks of each queue, in the order of the output, behind those of the function.
-const OF_QUEUE: [&[Check]; 6] = [
-    mapping::CHECKS,
-    target::CHECKS_OF_QUEUE,
-    queue::CHECKS,
-    dead_letters::CHECKS,
-    permissions::CHECKS,
-    alarms::CHECKS,
-];
+// In the order of the output.
+checks! {
+    OF_FUNCTION:
+    "settings", function::settings, "A function with invalid settings does not start, and SQS \
+        redelivers its messages until they are dead-lettered.";
+    "mapping", function::mapping, "Only an event source mapping delivers messages of a queue to \
+        the function.";
+    "function-state", function::state, "Lambda invokes a function only in the state Active, and \
+        runs the old code and configuration if an update has failed.";
+    "network", function::network, "In a VPC, a function reaches SQS only through an interface \
+        endpoint or a public NAT gateway. Without one, no copy is sent, and each message waits \
+        for its timeout.";
+    "recursive-loop", function::recursive_loop, "Requeue sends copies to the function's own \
+        queue. Without RecursiveLoop: Allow, Lambda takes that for a recursive loop and \
+        dead-letters the message after about 16 copies.";
+    "concurrency", function::concurrency, "Failed messages do not slow Lambda's poller down: \
+        without a limit it runs up to 1,250 batches at a time. Without free concurrency, Lambda \
+        throttles an invocation, and each of its messages has used up a receive.";
+    "logs", logs::logs, "For each message that did not succeed at once, the log has a line at \
+        the level INFO, with fields for Logs Insights.";
+    "log-permissions", logs::log_permissions, "The log has the lines that explain each retry, \
+        and CloudWatch reads the metrics from it.";
+    "secret-permissions", secrets::secret_permissions, "If a function may not read a secret in \
+        its settings, it does not start, and SQS redelivers its messages until they are \
+        dead-lettered. With a KMS key of your own, reading it also needs kms:Decrypt on that \
+        key.";
+    "table", table::table, "By the table, all execution environments share a rate limit. Without \
+        it, each keeps only a part of the limit by itself. DynamoDB deletes the items of scopes \
+        that nobody uses any longer only if the table's time to live is on.";
+    "table-permissions", table::table_permissions, "If the role may not read and change items, \
+        the function does without the table. If a KMS key of your own encrypts it, DynamoDB uses \
+        kms:Decrypt for the role.";
+    "rate-limit", table::rate_limit, "A service takes so many calls from all execution \
+        environments together. Without the table, and while it does not respond, each \
+        environment counts its own.";
+    "target", target::target, "Without a function that Lambda can invoke, every message is \
+        deferred.";
+    "target-timeout", target::timeout, "The function waits for the response of its target, and \
+        settles the messages afterwards. If it ends before, the target still runs, and its \
+        messages are handled again.";
+    "target-permissions", target::permissions, "The function invokes its target with its own \
+        role.";
+}
+
+// Of each queue, behind those of the function.
+checks! {
+    OF_QUEUE:
+    "mapping-enabled", mapping::enabled, "While the mapping is disabled, messages wait, and SQS \
+        deletes them when their retention ends.";
+    "partial-batch-responses", mapping::partial_batch_responses, "Without \
+        ReportBatchItemFailures Lambda treats every response as success and deletes failed \
+        messages.";
+    "filters", mapping::filters, "Lambda deletes messages that do not match a filter. A copy has \
+        fields that its original lacks, and Requeue wraps the body of some copies.";
+    "other-consumers", mapping::other_consumers, "SQS gives each message to one consumer only. \
+        Another function receives a part of the messages, and of the copies that Requeue sends.";
+    "batch-fits-timeout", mapping::batch_fits_timeout, "If an invocation has no time left for a \
+        message, Requeue defers it. That costs requests, and with visibility a receive.";
+    "queue", queue::queue, "All other checks of a queue need its attributes.";
+    "visibility-timeout", queue::visibility_timeout, "If a message becomes visible during its \
+        batch, or during the retries of a throttled invocation, SQS delivers it twice.";
+    "retention", queue::retention, "If the retention of a waiting message ends, SQS deletes the \
+        message silently, and does not move it to the dead-letter queue.";
+    "max-receive-count", queue::max_receive_count, "Each invocation that is throttled, crashes \
+        or runs out of time costs every message of its batch a receive, and with visibility each \
+        retry does. An annotated copy uses up the rest of them, after the first 10 with a \
+        visibility timeout for each.";
+    "redrive-policy", dead_letters::redrive_policy, "Without a dead-letter queue, SQS redelivers \
+        a message that is dead-lettered, or that crashes the function, until its retention ends, \
+        and then deletes it.";
+    "dead-letter-queue", dead_letters::dead_letter_queue, "A dead letter is lost if SQS may not \
+        move it, if its queue deletes it before somebody has looked at it, or if that queue \
+        passes it on.";
+    "dead-letter-consumers", dead_letters::dead_letter_consumers, "A function with a mapping \
+        from the dead-letter queue receives dead letters at once, before a person has seen them.";
+    "dead-letter-reasons", dead_letters::reasons, "If SQS moves the message itself, its dead \
+        letter does not say why. In a FIFO queue an annotated copy would lose its place, so the \
+        mode annotate works as redrive there.";
+    "direct-queue", dead_letters::direct_queue, "In the mode direct the function sends each \
+        message that it gives up to this queue. If that fails, the message stays until SQS moves \
+        it.";
+    "queue-permissions", permissions::queue_permissions, "With the function's role, Lambda's \
+        poller receives and deletes messages, and the function sends copies and dead letters, \
+        deletes originals and changes visibility.";
+    "key-permissions", permissions::key_permissions, "If a KMS key encrypts the queue, the key \
+        has to be enabled; a receive needs kms:Decrypt on it, and a send also \
+        kms:GenerateDataKey.";
+    "dead-letter-alarm", alarms::dead_letter_alarm, "Nothing handles dead letters until a person \
+        acts, and SQS deletes them when their retention ends.";
+    "age-alarm", alarms::age_alarm, "While calls fail, or nothing receives the messages, only \
+        their age shows the trouble.";
+}
 
 /// The id of every check, in the order of the output.
 pub(crate) fn all_ids() -> impl Iterator<Item = &'static str> {
-    OF_FUNCTION.into_iter().chain(OF_QUEUE).flatten().map(|check| check.id)
+    OF_FUNCTION.iter().chain(OF_QUEUE).map(|check| check.id)
 }
 
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
-    let whole = Context { deployment, path: None };
+    let config = deployment.settings.as_ref().ok().map(|read| &read.config);
+    let whole = Context { deployment, path: None, config };
     let mut findings: Vec<Finding> =
-        OF_FUNCTION.into_iter().flatten().filter_map(|check| check.finding(&whole)).collect();
+        OF_FUNCTION.iter().filter_map(|check| check.finding(&whole)).collect();
     for path in &deployment.paths {
-        let context = Context { deployment, path: Some(path) };
-        let checks = OF_QUEUE.into_iter().flatten();
-        findings.extend(checks.filter_map(|check| check.finding(&context)));
+        let own = config.map(|config| config.of_queue(path.source.arn.name()));
+        let context = Context { deployment, path: Some(path), config: own.as_ref() };
+        findings.extend(OF_QUEUE.iter().filter_map(|check| check.finding(&context)));
     }
     findings
 }

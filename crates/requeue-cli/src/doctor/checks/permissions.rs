@@ -1,30 +1,15 @@
-//! Whether the function's role may do what the function needs: one ladder from a Deny to an Allow, for
-//! every kind of resource. IAM knows the role's own policies; those of a queue and of a key are read
-//! here, since they may allow and deny more.
+//! Whether the function's role may do what the function needs, by one ladder for every resource.
+//! IAM knows the role's own policies; those of queues and keys, which may allow and deny more, are
+//! read.
 
 use requeue::{DeadLetterMode, Strategy};
 
 use super::super::access_policy::{AccessPolicy, Request, Truth};
 use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
-    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Reached,
+    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Reached, Unread,
 };
-use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
-
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "queue-permissions",
-        why: "With the function's role, Lambda's poller receives and deletes messages, and the \
-              function sends copies and dead letters, deletes originals and changes visibility.",
-        look: queue_permissions,
-    },
-    Check {
-        id: "key-permissions",
-        why: "If a KMS key encrypts the queue, the key has to be enabled; a receive needs kms:Decrypt \
-              on it, and a send also kms:GenerateDataKey.",
-        look: key_permissions,
-    },
-];
+use super::{Checked, Context, Level, Remedy, Skip, all, at, danger, not_checked, ok, remedy};
 
 /// The actions of Lambda's poller and of the function on the queue.
 pub(crate) const TAKING: [&str; 4] = [
@@ -40,113 +25,87 @@ pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
 /// The state of a key that KMS does not know.
 pub(crate) const NO_KEY: &str = "NotFound";
 
-/// The permissions that the role needs on a resource.
 pub(super) struct Asked<'a> {
-    /// IAM's decision on each action, as a finding names the action.
-    pub(super) decisions: Result<Vec<(String, AccessDecision)>, Skip>,
+    pub(super) access: &'a Known<Access>,
+    pub(super) needed: &'a [&'a str],
     /// The resource, as in ` on orders`.
     pub(super) place: String,
     /// The resource's own policy, if it has one that the doctor reads.
     pub(super) own: Result<Option<OwnPolicy<'a>>, Skip>,
-    /// The level of a refusal.
     pub(super) level: Level,
     /// The end of the finding that the role's policies do not allow it.
     pub(super) consequence: String,
-    /// The reason for a decision that depends.
-    pub(super) doubt: &'static str,
-    /// Give the role the permissions.
+    /// The reason for which a refusal that is no Deny counts as unknown.
+    pub(super) doubt: Option<&'static str>,
     pub(super) grants: Vec<Remedy>,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
     /// On a resource without an own policy.
-    pub(super) fn of(access: &Known<Access>, needed: &[&str], place: String) -> Self {
-        let decided = |action: &&str| {
-            let decision = access.as_ref().ok().and_then(|access| access.get(*action));
-            // IAM's response has a decision for each action.
-            ((*action).to_owned(), decision.copied().unwrap_or(AccessDecision::Depends))
-        };
-        let decisions = access.as_ref().map(|_| needed.iter().map(decided).collect());
-        Self {
-            decisions: decisions.map_err(Skip::from),
-            place,
-            own: Ok(None),
-            level: Level::Danger,
-            consequence: String::new(),
-            doubt: "conditions in the role's policies",
-            grants: Vec::new(),
-        }
+    pub(super) fn of(access: &'a Known<Access>, needed: &'a [&'a str], place: String) -> Self {
+        let (consequence, grants) = (String::new(), Vec::new());
+        let (own, level) = (Ok(None), Level::Danger);
+        Self { access, needed, place, own, level, consequence, doubt: None, grants }
     }
 
-    /// With a refusal that is no Deny counting as unknown, for the reason `doubt`.
-    pub(super) fn in_doubt(mut self, doubt: &'static str, grants: Vec<Remedy>) -> Self {
-        for (_, decision) in self.decisions.iter_mut().flatten() {
-            if !matches!(decision, AccessDecision::Allowed | AccessDecision::Denied) {
-                *decision = AccessDecision::Depends;
-            }
-        }
-        Self { doubt, grants, ..self }
-    }
-
-    /// Not allowed by the resource, denied, limited by a boundary, not allowed, by an organization,
-    /// depends, allowed: the first that holds for an action.
+    /// Refused by the resource, or else by the first [`AccessDecision`] of an action.
     pub(super) fn look(self, function: &Function) -> Checked {
         use AccessDecision::{
             Allowed, Denied, Depends, NotAllowed, OutOfBoundary, OutOfOrganization,
         };
-        let Self { decisions, place, own, level, consequence, doubt, grants } = self;
+        let Self { access, needed, place, own, level, consequence, doubt, grants } = self;
         let known = own.as_ref().ok().and_then(Option::as_ref);
-        if let Some(diagnosis) = known.and_then(OwnPolicy::refusal) {
-            return Ok(diagnosis);
+        if let Some(refused) = known.and_then(OwnPolicy::refusal) {
+            return refused;
         }
-        let decisions = decisions?;
-        let of = |decision| -> Vec<&str> {
-            let decided = decisions.iter().filter(move |(_, of)| *of == decision);
-            decided.map(|(action, _)| action.as_str()).collect()
+        let access = access.as_ref()?;
+        let decision = |action: &&str| match access.get(*action) {
+            // IAM's response has a decision for each action.
+            None => Depends,
+            Some(decision @ (Allowed | Denied)) => *decision,
+            Some(decision) => doubt.map_or(*decision, |_| Depends),
         };
-        let bad = [Denied, OutOfBoundary, NotAllowed, OutOfOrganization, Depends];
-        let worst = bad.into_iter().find(|decision| !of(*decision).is_empty()).unwrap_or(Allowed);
-        let actions = of(worst);
+        let Some(worst) = needed.iter().map(decision).min() else {
+            return Err(Skip::NotApplicable);
+        };
+        let actions = needed.iter().copied().filter(|action| decision(action) == worst);
+        let actions: Vec<&str> = actions.collect();
         let named = actions.join(", ");
+        let what = format!("{named}{place}");
         let (found, remedies) = match worst {
-            Denied => (format!("the role is denied {named}{place}"), vec![NO_DENY.into()]),
+            Denied => (format!("the role is denied {what}"), vec![NO_DENY.into()]),
             OutOfBoundary => (
-                format!("the role's permissions boundary does not allow {named}{place}"),
+                format!("the role's permissions boundary does not allow {what}"),
                 vec![remedy::widen(function, &named)],
             ),
+            NotAllowed => (format!("the role's policies do not allow {what}"), grants),
             OutOfOrganization => {
                 let found = format!(
-                    "IAM's simulation refuses {named}{place} by a policy of the organization, and \
-                     may not know the facts of its conditions"
+                    "IAM's simulation refuses {what} by a policy of the organization, and may not \
+                     know the facts of its conditions"
                 );
-                return Err(Skip::not_checked(found, [remedy::ask(function, &named)]));
+                return Err(not_checked(found, [remedy::ask(function, &named)]));
             }
-            NotAllowed => (format!("the role's policies do not allow {named}{place}"), grants),
             Depends => {
-                let found = format!("{named}{place} depends on {doubt}");
-                return Err(Skip::not_checked(found, grants));
+                let doubt = doubt.unwrap_or("conditions in the role's policies");
+                return Err(not_checked(format!("{what} depends on {doubt}"), grants));
             }
             Allowed => {
-                return match own?.as_ref().and_then(OwnPolicy::doubt) {
-                    Some(skip) => Err(skip),
-                    None if named.is_empty() => Err(Skip::NotApplicable),
-                    None => Ok(Diagnosis::ok(format!("the role may {named}{place}"))),
-                };
+                let doubt = own?.as_ref().and_then(OwnPolicy::doubt);
+                return doubt.map_or_else(|| ok(format!("the role may {what}")), Err);
             }
         };
         // No boundary limits a policy that names a session of the role.
-        let may_be_granted = matches!(worst, NotAllowed | OutOfBoundary);
-        if let Some(own) = known.filter(|own| may_be_granted && own.grants(&actions)) {
-            return Err(Skip::not_checked(format!("{found}, but {} may", own.subject), remedies));
+        if let Some(own) = known.filter(|own| worst != Denied && own.grants(&actions)) {
+            return Err(not_checked(format!("{found}, but {} may", own.subject), remedies));
         }
-        let consequence = if worst == NotAllowed { consequence } else { String::new() };
-        Ok(Diagnosis { level, found: format!("{found}{consequence}"), remedies })
+        let consequence = if worst == NotAllowed { &*consequence } else { "" };
+        at(level, format!("{found}{consequence}"), remedies)
     }
 }
 
 const NO_DENY: &str = "remove the Deny from the role's policies or its boundary";
 
-/// A resource's own policy.
 pub(super) struct OwnPolicy<'a> {
     policy: AccessPolicy,
     /// The role's request, without an action.
@@ -154,21 +113,20 @@ pub(super) struct OwnPolicy<'a> {
     needed: &'a [&'a str],
     /// As in `the policy of orders`.
     subject: String,
-    /// Shows the policy.
     show: String,
 }
 
 impl<'a> OwnPolicy<'a> {
-    /// An error if the text is no policy.
+    /// An error if the text is unknown, or no policy.
     fn of(
-        text: Option<&str>,
+        text: Result<Option<&str>, &Unread>,
         needed: &'a [&'a str],
         request: Request<'a>,
         (subject, show): (String, String),
-    ) -> Result<Self, Skip> {
-        match text.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read) {
-            Some(policy) => Ok(Self { policy, request, needed, subject, show }),
-            None => Err(Skip::not_checked(format!("{subject} cannot be read"), [show])),
+    ) -> Result<Option<Self>, Skip> {
+        match text?.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read) {
+            Some(policy) => Ok(Some(Self { policy, request, needed, subject, show })),
+            None => Err(not_checked(format!("{subject} cannot be read"), [show])),
         }
     }
 
@@ -176,22 +134,21 @@ impl<'a> OwnPolicy<'a> {
         Arn::of(self.request.resource).account == Arn::of(self.request.role).account
     }
 
-    /// The needed actions for which `is` holds.
     fn actions(&self, is: impl Fn(&Request<'_>) -> bool) -> String {
         let needed = self.needed.iter().copied();
         let actions = needed.filter(|action| is(&Request { action, ..self.request }));
         actions.collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether the policy allows the request, or leaves it to the role's account. Nothing else gives
-    /// access to a key, or to the queue of another account.
+    /// Whether the policy allows the request, or leaves it to the role's account. Nothing else
+    /// gives access to a key, or to the queue of another account.
     fn admits(&self, request: &Request<'_>) -> Truth {
         let has_to = !self.is_of_own_account() || Arn::of(request.resource).service == "kms";
         let admits = self.policy.allows(request).max(self.policy.delegates(request));
         if has_to { admits } else { Truth::Yes }
     }
 
-    fn refusal(&self) -> Option<Diagnosis> {
+    fn refusal(&self) -> Option<Checked> {
         let Self { policy, subject, show, .. } = self;
         let denied = self.actions(|request| policy.denies(request) == Truth::Yes);
         let missing = self.actions(|request| self.admits(request) == Truth::No);
@@ -202,10 +159,7 @@ impl<'a> OwnPolicy<'a> {
         } else {
             return None;
         };
-        Some(Diagnosis::danger(
-            found,
-            [Remedy::from(show).then("correct the policy that it prints")],
-        ))
+        Some(danger(found, [Remedy::from(show).then("correct the policy that it prints")]))
     }
 
     fn doubt(&self) -> Option<Skip> {
@@ -214,7 +168,7 @@ impl<'a> OwnPolicy<'a> {
             policy.denies(request) == Truth::Maybe || self.admits(request) == Truth::Maybe
         });
         let found = || format!("{subject} has conditions about {depends}");
-        (!depends.is_empty()).then(|| Skip::not_checked(found(), [&**show]))
+        (!depends.is_empty()).then(|| not_checked(found(), [&**show]))
     }
 
     /// Whether the policy may allow all these to the role itself, and that is enough.
@@ -225,7 +179,7 @@ impl<'a> OwnPolicy<'a> {
     }
 }
 
-fn queue_permissions(context: &Context<'_>) -> Checked {
+pub(super) fn queue_permissions(context: &Context<'_>) -> Checked {
     let source = context.source()?;
     let sending = sends(context)?.then_some(SENDING);
     let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
@@ -246,7 +200,6 @@ fn sends(context: &Context<'_>) -> Result<bool, Skip> {
 
 fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
     let function = context.function()?;
-    let access = reached.access.as_ref().ok_or(Skip::NotApplicable)?;
     let (name, arn) = (reached.arn.name(), reached.arn.to_string());
     let show = format!(
         "aws sqs get-queue-attributes --region {} --queue-url {} --attribute-names Policy",
@@ -254,25 +207,20 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
         reached.arn.url()
     );
     let request = Request { role: &function.role, action: "", resource: &arn, via: None };
-    let own = match &reached.queue {
-        Ok(queue) => {
-            let policy = queue.as_ref().and_then(|queue| queue.policy.as_deref());
-            OwnPolicy::of(policy, needed, request, (format!("the policy of {name}"), show))
-                .map(Some)
-        }
-        Err(unread) => Err(unread.into()),
-    };
-    // All actions, since this policy replaces one that an earlier remedy has put under the same
-    // name.
+    let policy = reached.queue.as_ref();
+    let policy = policy.map(|queue| queue.as_ref().and_then(|queue| queue.policy.as_deref()));
+    let own = OwnPolicy::of(policy, needed, request, (format!("the policy of {name}"), show));
+    // All actions, since this policy replaces one of an earlier remedy with the same name.
     let grants = vec![remedy::grant(function, needed, &arn, &policy_name(name)).into()];
-    Asked { own, grants, ..Asked::of(access, needed, format!(" on {name}")) }.look(function)
+    Asked { own, grants, ..Asked::of(&reached.access, needed, format!(" on {name}")) }
+        .look(function)
 }
 
 fn policy_name(queue: &str) -> String {
     format!("requeue-{}", queue.replace('.', "-"))
 }
 
-fn key_permissions(context: &Context<'_>) -> Checked {
+pub(super) fn key_permissions(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
     // SQS itself moves messages to the dead-letter queue.
@@ -288,52 +236,36 @@ fn key_permissions(context: &Context<'_>) -> Checked {
     }))
 }
 
-/// Whether the key of the resource `of` is enabled, and the role may use it through a service. `policy` is the name of
-/// the policy that would allow it.
+/// Whether the key of the resource `of` is enabled, and the role may use it through a service.
+/// `own_name` is the name of the policy that would allow it.
 pub(super) fn use_of_key(
     context: &Context<'_>,
     key: &EncryptionKey,
     (of, through): (&str, &str),
-    (needed, policy): (&[&str], &str),
+    (needed, own_name): (&[&str], &str),
 ) -> Checked {
     let EncryptionKey::Customer(customer) = key else {
         let found = format!("the key that AWS manages; the role may use it through {through}");
-        return Ok(Diagnosis::ok(found));
+        return ok(found);
     };
-    let (Ok(function), [_, ..]) = (context.function(), needed) else {
+    let CustomerKey { name, access, key, policy } = &**customer;
+    let arn = key.as_ref().map_or(name, |key| &key.arn);
+    // Only KMS knows the key of such an alias.
+    let (Ok(function), [_, ..], false) = (context.function(), needed, is_alias(arn)) else {
         return state_of_key(customer, of);
     };
-    let CustomerKey { name, access, key, policy: own } = &**customer;
-    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
-    let arn = key.as_ref().map_or(name, |key| &key.arn);
     let Arn { partition, service, region, .. } = Arn::of(of);
     // Other partitions have other names for the service.
     let via = (partition == "aws").then(|| format!("{service}.{region}.amazonaws.com"));
     let request = Request { role: &function.role, action: "", resource: arn, via: via.as_deref() };
-    let subject = format!("the policy of the key {name}");
     let show =
         format!("aws kms get-key-policy --region {region} --key-id {arn} --policy-name default");
-    let own = match own {
-        Ok(own) => OwnPolicy::of(Some(own), needed, request, (subject, show)).map(Some),
-        Err(unread) => Err(unread.into()),
-    };
+    let told = (format!("the policy of the key {name}"), show);
+    let own = OwnPolicy::of(policy.as_ref().map(|text| Some(&**text)), needed, request, told);
     let consequence = format!(": unless the key's own policy does, {through} refuses the role");
-    let grants = vec![remedy::grant(function, needed, arn, policy).into()];
-    let mut asked =
-        Asked { own, consequence, grants, ..Asked::of(access, needed, format!(" with {name}")) };
-    // IAM needs the ARN of a key, and only KMS knows the key of an alias.
-    if is_alias(arn) {
-        let simulate = format!(
-            "aws iam simulate-principal-policy --policy-source-arn {} --action-names {} \
-             --resource-arns $(aws kms describe-key --region {region} --key-id {name} --query \
-             KeyMetadata.Arn --output text)",
-            function.role,
-            needed.join(" ")
-        );
-        asked =
-            asked.in_doubt("the key of this alias, which only KMS knows", vec![simulate.into()]);
-    }
-    all([state_of_key(customer, of), asked.look(function)])
+    let grants = vec![remedy::grant(function, needed, arn, own_name).into()];
+    let asked = Asked::of(access, needed, format!(" with {name}"));
+    all([state_of_key(customer, of), Asked { own, consequence, grants, ..asked }.look(function)])
 }
 
 /// Whether the key of a resource is enabled.
@@ -344,18 +276,18 @@ fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checke
         |operation| Remedy::from(format!("aws kms {operation} --region {region} --key-id {arn}"));
     let found = format!("the key {name} of {of} is {state}");
     let remedy = match state.as_str() {
-        "Enabled" => return Ok(Diagnosis::ok(found)),
+        "Enabled" => return ok(found),
         "" => {
             let found = format!("the key {name} of {of} has no state");
-            return Err(Skip::not_checked(found, [command("describe-key")]));
+            return Err(not_checked(found, [command("describe-key")]));
         }
         NO_KEY => {
             let found = format!("the key {name} of {of} does not exist");
-            return Ok(Diagnosis::danger(found, [format!("give {of} a key that exists")]));
+            return danger(found, [format!("give {of} a key that exists")]);
         }
         "Disabled" => command("enable-key"),
         "PendingDeletion" => command("cancel-key-deletion").then(&*command("enable-key")),
         _ => command("describe-key"),
     };
-    Ok(Diagnosis::danger(found, [remedy]))
+    danger(found, [remedy])
 }

@@ -2,59 +2,29 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
+use requeue::queue::{MAX_VISIBILITY, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
 use super::super::facts::RedriveSettings;
 use super::{
-    ANNOTATED_RECEIVES, Check, Checked, Context, Diagnosis, LEAST_RECEIVES, LONGEST_DELAY,
-    LONGEST_RETENTION, Level, MOST_RECEIVES, Skip, TIMEOUTS, all, days, remedy,
+    ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
+    MOST_RECEIVES, Skip, TIMEOUTS, all, at, danger, days, ok, remedy, warning,
 };
 use crate::document::retries;
 use crate::table::{span, thousands};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check { id: QUEUE, why: "All other checks of a queue need its attributes.", look: queue },
-    Check {
-        id: "visibility-timeout",
-        why: "If a message becomes visible during its batch, or during the retries of a throttled \
-              invocation, SQS delivers it twice.",
-        look: visibility_timeout,
-    },
-    Check {
-        id: "retention",
-        why: "If the retention of a waiting message ends, SQS deletes the message silently, and \
-              does not move it to the dead-letter queue.",
-        look: retention,
-    },
-    Check {
-        id: "message-size",
-        why: "SQS refuses a copy that is larger than the queue's limit.",
-        look: message_size,
-    },
-    Check {
-        id: "max-receive-count",
-        why: "Each invocation that is throttled, crashes or runs out of time costs every message of \
-              its batch a receive, and with visibility each retry does. An annotated copy uses up \
-              the rest of them, after the first 10 with a visibility timeout for each.",
-        look: max_receive_count,
-    },
-];
-
-pub(crate) const QUEUE: &str = "queue";
-
-fn queue(context: &Context<'_>) -> Checked {
+pub(super) fn queue(context: &Context<'_>) -> Checked {
     let source = context.source()?;
-    Ok(match source.queue.as_ref()? {
-        Some(_) => Diagnosis::ok(source.arn.to_string()),
-        None => Diagnosis::danger(
+    match source.queue.as_ref()? {
+        Some(_) => ok(source.arn.to_string()),
+        None => danger(
             format!("the queue {} does not exist", source.arn),
             ["create it again under this name, or delete the mapping"],
         ),
-    })
+    }
 }
 
-fn visibility_timeout(context: &Context<'_>) -> Checked {
+pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let visibility = queue.visibility;
     let (Ok(function), Ok(mapping)) = (context.function(), context.mapping()) else {
@@ -79,7 +49,7 @@ fn visibility_timeout(context: &Context<'_>) -> Checked {
         span(recommended)
     );
     let set = remedy::queue_attribute(arn, "VisibilityTimeout", recommended.as_secs());
-    Ok(Diagnosis::of(level, found, [set]))
+    at(level, found, [set])
 }
 
 /// A worker extends the visibility timeout of its messages, unless the timeout is 0.
@@ -97,10 +67,10 @@ fn worker_visibility(context: &Context<'_>, arn: &QueueArn, visibility: Duration
         format!("{}, and a handler may run for {}{consequence}", span(visibility), span(timeout));
     let enough = timeout.max(Duration::from_secs(30)).as_secs();
     let set = remedy::queue_attribute(arn, "VisibilityTimeout", enough);
-    Ok(Diagnosis::of(level, found, [set]))
+    at(level, found, [set])
 }
 
-fn retention(context: &Context<'_>) -> Checked {
+pub(super) fn retention(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + LONGEST_DELAY;
@@ -129,31 +99,10 @@ fn retention(context: &Context<'_>) -> Checked {
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
-    Ok(Diagnosis::of(level, found, [remedy]))
+    at(level, found, [remedy])
 }
 
-fn message_size(context: &Context<'_>) -> Checked {
-    let most = context.queue()?.maximum_message_size;
-    let mut found = format!(
-        "MaximumMessageSize is {} bytes, and SQS allows {}",
-        thousands(most),
-        thousands(MAX_BATCH_BYTES)
-    );
-    let arn = &context.source()?.arn;
-    let is_low = most < MAX_BATCH_BYTES as u64 && !context.waits_in_place().unwrap_or(false);
-    let level = if is_low { Level::Warning } else { Level::Ok };
-    if is_low {
-        found += "; SQS refuses a larger copy, so its message waits by its visibility timeout, and \
-                  goes to the dead-letter queue without a reason after maxReceiveCount receives";
-    }
-    Ok(Diagnosis::of(
-        level,
-        found,
-        [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)],
-    ))
-}
-
-fn max_receive_count(context: &Context<'_>) -> Checked {
+pub(super) fn max_receive_count(context: &Context<'_>) -> Checked {
     let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     all([
         least_receives(context, redrive),
@@ -182,7 +131,7 @@ fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     };
     let arn = &context.source()?.arn;
     let set = remedy::redrive_policy(arn, &redrive.target, LEAST_RECEIVES);
-    Ok(Diagnosis::of(level, format!("maxReceiveCount is {}{reason}", thousands(count)), [set]))
+    at(level, format!("maxReceiveCount is {}{reason}", thousands(count)), [set])
 }
 
 fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
@@ -196,7 +145,7 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
     let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
     let compared = format!("the policy allows {}", retries(most));
     if count >= needed {
-        return Ok(Diagnosis::ok(compared));
+        return ok(compared);
     }
     let mut remedies = Vec::new();
     if needed <= MOST_RECEIVES {
@@ -219,7 +168,7 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
     } else {
         format!("{compared}, so at least {needed} receives are needed")
     };
-    Ok(Diagnosis::warning(found, remedies))
+    warning(found, remedies)
 }
 
 fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
@@ -241,5 +190,5 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
     let direct = remedy::variable("DEAD_LETTER", "direct");
     let direct = format!("{direct} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`");
-    Ok(Diagnosis::warning(found, [fewer, direct]))
+    warning(found, [fewer, direct])
 }

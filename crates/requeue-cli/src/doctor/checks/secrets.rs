@@ -1,18 +1,9 @@
-//! Whether the function's role may read the secrets in its settings. The doctor does not see a
-//! secret's own policy.
+//! Whether the role may read the secrets in the settings. A secret's own policy is not read.
 
 use super::super::arn::Arn;
 use super::super::facts::{Function, Secret};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Remedy, Skip, all, remedy};
-
-pub(super) const CHECKS: &[Check] = &[Check {
-    id: "secret-permissions",
-    why: "If a function may not read a secret in its settings, it does not start, and SQS \
-              redelivers its messages until they are dead-lettered. With a KMS key of your own, \
-              reading it also needs kms:Decrypt on that key.",
-    look: secret_permissions,
-}];
+use super::{Checked, Context, Remedy, Skip, all, danger, remedy};
 
 const SECRET: &str = "secretsmanager:GetSecretValue";
 pub(crate) const PARAMETER: &str = "ssm:GetParameter";
@@ -29,31 +20,28 @@ pub(crate) fn is_whole(arn: &str) -> bool {
     reading(arn) == PARAMETER || arn.rsplit_once('-').is_some_and(|(_, end)| is_end(end))
 }
 
-fn secret_permissions(context: &Context<'_>) -> Checked {
+pub(super) fn secret_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     all(function.secrets.iter().flat_map(|secret| {
         if is_missing(function, secret) {
             let found = format!("{} does not exist", secret.arn);
             let remedy = "create it, or correct the ARN in the settings";
-            return vec![Ok(Diagnosis::danger(found, [remedy]))];
+            return vec![danger(found, [remedy])];
         }
         vec![permission(function, secret), key(context, secret)]
     }))
 }
 
-fn permission(function: &Function, Secret { arn, decision, .. }: &Secret) -> Checked {
-    // A grant covers all secrets, so a finding names each with its action.
-    let action = format!("{} on {arn}", reading(arn));
-    let access = decision.clone().map(|decision| [(action.clone(), decision)].into());
+fn permission(function: &Function, Secret { arn, access, .. }: &Secret) -> Checked {
     let consequence =
         ": unless the secret's own policy does, the function does not start".to_owned();
-    let asked = Asked::of(&access, &[&action], String::new());
-    let asked = Asked { consequence, grants: grants(function), ..asked };
-    if is_whole(arn) {
-        return asked.look(function);
-    }
-    let doubt = "the six characters that Secrets Manager adds to an ARN";
-    asked.in_doubt(doubt, vec![whole(arn)]).look(function)
+    let (doubt, grants) = if is_whole(arn) {
+        (None, grants(function))
+    } else {
+        (Some("the six characters that Secrets Manager adds to an ARN"), vec![whole(arn)])
+    };
+    let (needed, place) = ([reading(arn)], format!(" on {arn}"));
+    Asked { consequence, doubt, grants, ..Asked::of(access, &needed, place) }.look(function)
 }
 
 fn key(context: &Context<'_>, Secret { arn, key, .. }: &Secret) -> Checked {
@@ -104,7 +92,6 @@ fn whole(arn: &str) -> Remedy {
     Remedy::from(show).then("settings: the whole ARN that it prints")
 }
 
-/// The command that prints a stored text.
 pub(super) fn stored_text(arn: &str) -> String {
     let region = Arn::of(arn).region;
     if reading(arn) == PARAMETER {

@@ -2,37 +2,12 @@
 
 use super::super::facts::{Mapping, Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
-use super::{Check, Checked, Context, Diagnosis, Level, Remedy, Skip, all, remedy};
+use super::{Checked, Context, Level, Remedy, Skip, all, at, danger, ok, remedy, warning};
 use crate::document::places_for_tenants;
 use crate::table::{counted, messages, span, thousands};
 
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "table",
-        why: "By the table, all execution environments share a rate limit. Without it, each keeps \
-              only a part of the limit by itself. DynamoDB deletes the items of scopes that nobody uses \
-              any longer only if the table's time to live is on.",
-        look: table,
-    },
-    Check {
-        id: "table-permissions",
-        why: "If the role may not read and change items, the function does without the table. If a KMS key of your own \
-              encrypts it, DynamoDB uses kms:Decrypt for the role.",
-        look: table_permissions,
-    },
-    Check {
-        id: "rate-limit",
-        why: "A service takes so many calls from all execution environments together. Without the \
-              table, and while it does not respond, each environment counts its own.",
-        look: rate_limit,
-    },
-];
-
-/// The actions of the function on the table.
 pub(crate) const USING: [&str; 2] = ["dynamodb:GetItem", "dynamodb:UpdateItem"];
-/// The key: one text.
 const KEY: &str = "id (S)";
-/// The attribute by which items expire.
 const EXPIRES: &str = "expires";
 
 fn of_table<'d>(context: &Context<'d>) -> Result<&'d Table, Skip> {
@@ -56,29 +31,23 @@ fn create(context: &Context<'_>, name: &str) -> [String; 2] {
     ]
 }
 
-fn table(context: &Context<'_>) -> Checked {
+pub(super) fn table(context: &Context<'_>) -> Checked {
     all([usable(context), expiry(context)])
 }
 
 fn usable(context: &Context<'_>) -> Checked {
     let Table { name, properties, .. } = of_table(context)?;
     let region = context.region();
-    let Some(TableProperties { status, key, provisioned }) = properties.as_ref()? else {
+    let Some(TableProperties { status, key }) = properties.as_ref()? else {
         let found = format!("there is no table {name} in {region}");
-        return Ok(Diagnosis::danger(found, create(context, name)));
+        return danger(found, create(context, name));
     };
     if *key != [KEY] {
         let found = format!("the key of {name} is {}, and must be {KEY} alone", key.join(", "));
         let [command, parameter] = create(context, &format!("{name}-id"));
         let variable = remedy::variable("TABLE", &format!("{name}-id"));
-        return Ok(Diagnosis::danger(found, [Remedy::of([command, variable]), parameter.into()]));
+        return danger(found, [Remedy::of([command, variable]), parameter.into()]);
     }
-    let billed = match provisioned {
-        None => "on demand".to_owned(),
-        Some(units) => {
-            format!("with {units} provisioned write units a second, and throttles more")
-        }
-    };
     let is_usable = ["ACTIVE", "UPDATING"].contains(&status.as_str());
     let level = if is_usable { Level::Ok } else { Level::Danger };
     let wait =
@@ -86,7 +55,7 @@ fn usable(context: &Context<'_>) -> Checked {
     let wait = Remedy::from(wait).then(
         "wait until its TableStatus is ACTIVE; if its key is inaccessible, enable the KMS key",
     );
-    Ok(Diagnosis::of(level, format!("{name} is {status}, {billed}"), [wait]))
+    at(level, format!("{name} is {status}"), [wait])
 }
 
 fn expiry(context: &Context<'_>) -> Checked {
@@ -100,22 +69,21 @@ fn expiry(context: &Context<'_>) -> Checked {
         )
     };
     match expiry.as_ref()?.as_deref() {
-        Some(EXPIRES) => Ok(Diagnosis::ok(format!("items expire by {EXPIRES}"))),
-        Some(other) => Ok(Diagnosis::warning(
+        Some(EXPIRES) => ok(format!("items expire by {EXPIRES}")),
+        Some(other) => warning(
             format!("items expire by {other}, and the function writes {EXPIRES}"),
             [Remedy::from(set(other, false)).then("once that is done:").then(set(EXPIRES, true))],
-        )),
-        None => Ok(Diagnosis::warning(
+        ),
+        None => warning(
             format!("items of {name} never expire: its time to live is off"),
             [set(EXPIRES, true)],
-        )),
+        ),
     }
 }
 
-fn table_permissions(context: &Context<'_>) -> Checked {
+pub(super) fn table_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let Table { name, arn, access, key, .. } = of_table(context)?;
-    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let consequence =
         ": unless the table's own policy does, the function does without the table".to_owned();
     // Both actions, since this policy replaces one that an earlier remedy has put under the name.
@@ -127,7 +95,7 @@ fn table_permissions(context: &Context<'_>) -> Checked {
     all([Asked { consequence, grants, ..asked }.look(function)].into_iter().chain(key))
 }
 
-fn rate_limit(context: &Context<'_>) -> Checked {
+pub(super) fn rate_limit(context: &Context<'_>) -> Checked {
     all([shared_limit(context), room_for_tenants(context)])
 }
 
@@ -137,18 +105,18 @@ fn shared_limit(context: &Context<'_>) -> Checked {
     let limit = policy.limit.ok_or(Skip::NotApplicable)?;
     if context.deployment.table.is_none() && policy.fair_shares.is_some() {
         context.function()?;
-        return Ok(Diagnosis::warning(
+        return warning(
             "the policy has fairBy, but the function has no table: each execution environment \
              shares its own calls between the tenants that it knows",
             ["template, parameters: `SharedTable=dynamodb`".to_owned()],
-        ));
+        );
     }
     let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
     let (shares, calls, period) =
         (shared_table.max_environments, u64::from(limit.limit), span(limit.period));
     let told = format!("{} in {period} for all together", counted(calls, "call"));
     match environments(context) {
-        Some(most) if most > shares => Ok(Diagnosis::warning(
+        Some(most) if most > shares => warning(
             format!(
                 "{told}; but REQUEUE_MAX_ENVIRONMENTS is {}, and {} batches run at a time: while the \
                  table does not respond, up to {} calls in {period}",
@@ -157,12 +125,12 @@ fn shared_limit(context: &Context<'_>) -> Checked {
                 thousands((calls * u64::from(most)).div_ceil(u64::from(shares.max(1))))
             ),
             [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
-        )),
-        _ => Ok(Diagnosis::ok(format!(
+        ),
+        _ => ok(format!(
             "{told}; while the table does not respond, an environment without recent calls makes \
              one in {}",
             span(limit.interval().saturating_mul(shares))
-        ))),
+        )),
     }
 }
 
@@ -176,12 +144,9 @@ fn room_for_tenants(context: &Context<'_>) -> Checked {
     let concurrency = u64::try_from(context.config()?.limits.concurrency).unwrap_or(u64::MAX);
     let places = most * concurrency.min(batch.unwrap_or(u64::MAX));
     if places >= needed {
-        return Ok(Diagnosis::ok(format!(
-            "{} at a time leave room for other tenants",
-            messages(places)
-        )));
+        return ok(format!("{} at a time leave room for other tenants", messages(places)));
     }
-    Ok(Diagnosis::warning(
+    warning(
         format!(
             "the policy has fairBy, but only {} are handled at a time: with fewer than {}, twice the \
              calls of maxReservationSeconds, the backlog of one tenant makes others wait in the queue",
@@ -197,7 +162,7 @@ fn room_for_tenants(context: &Context<'_>) -> Checked {
             })
             .chain(["policy: `\"maxReservationSeconds\": 1`".to_owned()])
             .collect::<Vec<_>>(),
-    ))
+    )
 }
 
 /// The most execution environments at a time; `None` if nothing bounds them.

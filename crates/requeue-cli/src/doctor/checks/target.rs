@@ -3,50 +3,16 @@
 use std::time::Duration;
 
 use super::super::arn::function_name;
-use super::super::facts::{InvokedFunction, TargetProperties};
+use super::super::facts::{InvokedFunction, Mapping, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
-use super::{
-    ADAPT, Check, Checked, Context, Diagnosis, LOWER, Level, Remedy, Skip, consumers, remedy,
-};
+use super::{ADAPT, Checked, Context, Level, Remedy, Skip, all, at, danger, ok, remedy, warning};
 use crate::table::span;
-
-pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: "target",
-        why: "Without a function that Lambda can invoke, every message is deferred.",
-        look: target,
-    },
-    Check {
-        id: "target-timeout",
-        why: "The function waits for the response of its target, and settles the messages afterwards. \
-              If it ends before, the target still runs, and its messages are handled again.",
-        look: timeout,
-    },
-    Check {
-        id: "target-concurrency",
-        why: "Lambda throttles a target without free concurrency, and its messages are deferred.",
-        look: concurrency,
-    },
-    Check {
-        id: "target-permissions",
-        why: "The function invokes its target with its own role.",
-        look: permissions,
-    },
-];
-
-pub(super) const CHECKS_OF_QUEUE: &[Check] = &[Check {
-    id: "target-mapping",
-    why: "If a mapping gives the target the same queue, SQS divides the messages: the target's part \
-          has no retries by class, and its copies and state fields meet code that does not know them.",
-    look: mapping,
-}];
 
 /// The actions of the function on its target. Without the second it does not know its timeout.
 pub(crate) const INVOKING: [&str; 2] = ["lambda:InvokeFunction", "lambda:GetFunctionConfiguration"];
 /// For the start of an execution environment, and the way to Lambda and back.
 const START: Duration = Duration::from_secs(5);
-/// The longest timeout of a function.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
@@ -58,33 +24,39 @@ fn properties<'d>(context: &Context<'d>) -> Result<&'d TargetProperties, Skip> {
     of(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
 }
 
-/// Calls at a time of one batch, and calls one after the other.
-fn calls(context: &Context<'_>, batch: u32) -> Result<(u32, u32), Skip> {
-    let most = u32::try_from(context.config()?.limits.concurrency).unwrap_or(u32::MAX).max(1);
-    let calls = batch.div_ceil(of(context)?.messages_per_call.max(1));
-    Ok((calls.min(most), calls.div_ceil(most)))
-}
-
-fn target(context: &Context<'_>) -> Checked {
-    let InvokedFunction { name, properties, .. } = of(context)?;
+pub(super) fn target(context: &Context<'_>) -> Checked {
+    let InvokedFunction { name, properties, reserved_concurrency, .. } = of(context)?;
     let Some(TargetProperties { state, .. }) = properties.as_ref()? else {
         let found = format!("there is no function {name} in {}", context.region());
-        return Ok(Diagnosis::danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]));
+        return danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]);
     };
     let (level, words, command) = readiness(state);
     // Nothing wakes it but a call.
     let level = if words.starts_with("Inactive") { Level::Danger } else { level };
     let found = format!("the state of {name} is {words}");
-    Ok(Diagnosis::of(level, found, [remedy::function(context, name, command, "")]))
+    let state = at(level, found, [remedy::function(context, name, command, "")]);
+    let reserved = match reserved_concurrency {
+        Ok(Some(0)) => {
+            let found =
+                format!("the reserved concurrency of {name} is 0, so Lambda never invokes it");
+            let command = "delete-function-concurrency";
+            danger(found, [remedy::function(context, function_name(name), command, "")])
+        }
+        Ok(_) => Err(Skip::NotApplicable),
+        Err(unread) => Err(unread.into()),
+    };
+    all([state, reserved])
 }
 
-fn timeout(context: &Context<'_>) -> Checked {
+pub(super) fn timeout(context: &Context<'_>) -> Checked {
     let (function, target) = (context.function()?, properties(context)?.timeout);
-    let mut rounds = 1;
-    for mapping in context.mappings() {
-        rounds = rounds.max(calls(context, mapping.batch_size)?.1);
-    }
-    let reserve = context.config()?.limits.reserve.min(function.timeout / 4);
+    let limits = &context.config()?.limits;
+    let at_once = u32::try_from(limits.concurrency).unwrap_or(u32::MAX).max(1);
+    let per_call = of(context)?.messages_per_call.max(1);
+    // Calls one after the other.
+    let rounds = |mapping: &Mapping| mapping.batch_size.div_ceil(per_call).div_ceil(at_once);
+    let rounds = context.mappings().map(rounds).max().unwrap_or_default().max(1);
+    let reserve = limits.reserve.min(function.timeout / 4);
     let needed = (target + START) * rounds + reserve;
     let found = format!(
         "the target takes up to {}{}, with {} to start and {} to settle, and the function's timeout \
@@ -96,12 +68,11 @@ fn timeout(context: &Context<'_>) -> Checked {
         span(function.timeout)
     );
     if needed <= function.timeout {
-        return Ok(Diagnosis::ok(found));
+        return ok(found);
     }
     let mut remedies: Vec<Remedy> = Vec::new();
     // A longer timeout has a longer reserve, up to the whole one.
-    let longer =
-        ((target + START) * rounds + context.config()?.limits.reserve).as_secs_f64().ceil();
+    let longer = ((target + START) * rounds + limits.reserve).as_secs_f64().ceil();
     if longer <= LONGEST_TIMEOUT.as_secs_f64() {
         let longer = remedy::configuration(context, function, &format!("--timeout {longer}"));
         remedies.push(longer.then(ADAPT));
@@ -110,58 +81,13 @@ fn timeout(context: &Context<'_>) -> Checked {
         remedies.push("lower the batch size of the mapping, or raise REQUEUE_CONCURRENCY".into());
     }
     remedies.push(format!("lower the timeout of {}", of(context)?.name).into());
-    Ok(Diagnosis::warning(found, remedies))
+    warning(found, remedies)
 }
 
-fn concurrency(context: &Context<'_>) -> Checked {
-    let InvokedFunction { name, reserved_concurrency, .. } = of(context)?;
-    properties(context)?;
-    let Some(reserved) = *reserved_concurrency.as_ref()? else {
-        return Ok(Diagnosis::ok(format!("{name} has no reserved concurrency")));
-    };
-    let mut needed: u32 = 0;
-    for mapping in context.mappings() {
-        let batches = mapping.most_batches().unwrap_or_default();
-        needed =
-            needed.saturating_add(batches.saturating_mul(calls(context, mapping.batch_size)?.0));
-    }
-    let found = format!(
-        "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time"
-    );
-    let level = match reserved {
-        0 => Level::Danger,
-        _ if reserved < needed => Level::Warning,
-        _ => Level::Ok,
-    };
-    let options = format!("--reserved-concurrent-executions {needed}");
-    let raise =
-        remedy::function(context, function_name(name), "put-function-concurrency", &options);
-    Ok(Diagnosis::of(level, found, [raise, LOWER.to_owned()]))
-}
-
-fn permissions(context: &Context<'_>) -> Checked {
+pub(super) fn permissions(context: &Context<'_>) -> Checked {
     let (function, InvokedFunction { name, arn, access, .. }) = (context.function()?, of(context)?);
-    let access = access.as_ref().ok_or(Skip::NotApplicable)?;
     let consequence = ": unless the target's own policy does, every message is deferred".to_owned();
     let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target").into()];
     let asked = Asked::of(access, &INVOKING[..1], format!(" on {name}"));
     Asked { consequence, grants, ..asked }.look(function)
-}
-
-fn mapping(context: &Context<'_>) -> Checked {
-    let InvokedFunction { name, .. } = of(context)?;
-    let own = context.path()?.mapping.as_ref().map(|mapping| &*mapping.uuid);
-    let others = consumers(context, context.source()?, own)?;
-    let (functions, disable) = others.unwrap_or_default();
-    let is_target = |function: &str| function_name(function) == function_name(name);
-    let disable: Vec<String> = functions
-        .iter()
-        .zip(disable)
-        .filter_map(|(function, disable)| is_target(function).then_some(disable))
-        .collect();
-    Ok(if disable.is_empty() {
-        Diagnosis::ok(format!("no mapping gives {name} messages of this queue"))
-    } else {
-        Diagnosis::danger(format!("the queue also invokes {name} itself"), disable)
-    })
 }

@@ -1,5 +1,5 @@
-//! Asks AWS: each call has a permission, and its failure is a reason for an unknown fact. The line of
-//! progress names the calls that wait for a response.
+//! Asks AWS: each call has a permission, and its failure is a reason for an unknown fact. The line
+//! of progress names the calls that wait for a response.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -162,8 +162,8 @@ impl Clients {
         self.pages("logs:FilterLogEvents", group, most_pages, page).await
     }
 
-    /// The sum of the values of a metric of Requeue from `start` on, in seconds of the epoch, for
-    /// `span` seconds; `None` if it has none.
+    /// The sum of a metric of Requeue's from `start` on, in seconds of the epoch, for `span`
+    /// seconds.
     pub(crate) async fn metric_sum(
         &self,
         metric: &str,
@@ -226,7 +226,6 @@ impl Clients {
         self.progress.done(began.elapsed().as_secs());
     }
 
-    /// The error for a deployment that cannot be read.
     pub(crate) fn told(&self, Unread { permission, resource, error }: &Unread) -> String {
         let (prefix, operation) = permission.split_once(':').unwrap_or_default();
         let service = endpoints::service(prefix);

@@ -1,28 +1,28 @@
-//! The properties of a function.
+//! The properties of a function, and of the one that it invokes.
 
 use std::time::Duration;
 
 use requeue::RecursiveLoop;
 use requeue::queue::CallError;
 use requeue_aws::Service;
+use requeue_lambda::call_limit;
 use serde_json::{Value, json};
 
-use super::super::arn::Arn;
+use super::super::arn::{Arn, function_name};
 use super::super::calls::{list, text};
-use super::super::checks::LOGGING;
-use super::super::facts::{Function, FunctionSettings, Known, Unread};
+use super::super::checks::{INVOKING, LOGGING};
+use super::super::facts::{
+    Function, FunctionSettings, InvokedFunction, Known, TargetProperties, Unread,
+};
 use super::ask::Operation;
-use super::{Clients, Named};
-use crate::function::FunctionConfiguration;
+use super::{CONFIGURATION, Clients, Invoked, deployed};
 
 const ACCOUNT: &str = "lambda:GetAccountSettings";
 const RECURSION: &str = "lambda:GetFunctionRecursionConfig";
-pub(super) const CONCURRENCY: &str = "lambda:GetFunctionConcurrency";
-pub(super) const CONCURRENCY_PATH: &str = "2019-09-30/functions/{}/concurrency";
 const LOG_GROUPS: Operation =
     (Service::Logs, "logs:DescribeLogGroups", "Logs_20140328.DescribeLogGroups", "logGroups");
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
-pub(super) const DEFAULT_TIMEOUT: u64 = 3;
+const DEFAULT_TIMEOUT: u64 = 3;
 
 pub(super) fn count(value: &Value) -> Option<u32> {
     value.as_u64().and_then(|count| u32::try_from(count).ok())
@@ -31,9 +31,8 @@ pub(super) fn count(value: &Value) -> Option<u32> {
 impl Clients {
     pub(super) async fn properties(
         &self,
-        configuration: &FunctionConfiguration,
-        Named { qualifier, mapped }: Named,
-        settings: &FunctionSettings,
+        Invoked { configuration, qualifier, mapped, .. }: &Invoked,
+        settings: &Known<FunctionSettings>,
     ) -> Function {
         let name = configuration.function_name.clone().unwrap_or_default();
         let role = configuration.role.clone().unwrap_or_default();
@@ -44,18 +43,18 @@ impl Clients {
         let region = &self.region;
         let stream =
             format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:log-stream:any");
-        let (recursion, concurrency, account, log_group, log_access, secrets) = tokio::join!(
+        let (recursion, reserved_concurrency, account, log_group, log_access, secrets) = tokio::join!(
             self.get(RECURSION, &name, "2024-08-31/functions/{}/recursion-config"),
-            self.get(CONCURRENCY, &name, CONCURRENCY_PATH),
+            self.reserved_concurrency(&name),
             self.get(ACCOUNT, "*", "2016-08-19/account-settings"),
             self.log_group_class(&group),
-            self.simulate(&role, &LOGGING, &stream),
+            self.simulate(Some(&role), &LOGGING, &stream),
             self.secrets(&role, settings)
         );
         let vpc = configuration.vpc_config.as_ref().and_then(|vpc| vpc.vpc_id.clone());
         Function {
-            qualifier,
-            mapped,
+            qualifier: qualifier.clone(),
+            mapped: mapped.clone(),
             timeout: Duration::from_secs(configuration.timeout.unwrap_or(DEFAULT_TIMEOUT)),
             state: configuration.state.clone(),
             vpc: vpc.filter(|id| !id.is_empty()),
@@ -68,8 +67,7 @@ impl Clients {
                 Some("Allow") => RecursiveLoop::Allow,
                 _ => RecursiveLoop::Terminate,
             }),
-            reserved_concurrency: concurrency
-                .map(|concurrency| count(&concurrency["ReservedConcurrentExecutions"])),
+            reserved_concurrency,
             unreserved_concurrency: account.and_then(|account| {
                 let limit = &account["AccountLimit"]["UnreservedConcurrentExecutions"];
                 count(limit)
@@ -77,6 +75,12 @@ impl Clients {
             }),
             secrets,
         }
+    }
+
+    async fn reserved_concurrency(&self, function: &str) -> Known<Option<u32>> {
+        let path = "2019-09-30/functions/{}/concurrency";
+        let concurrency = self.get("lambda:GetFunctionConcurrency", function, path).await?;
+        Ok(count(&concurrency["ReservedConcurrentExecutions"]))
     }
 
     /// The class of the log group of this name; `None` if there is none.
@@ -89,4 +93,57 @@ impl Clients {
         let class = |class| text(class).unwrap_or_else(|| "STANDARD".to_owned());
         Ok(group.map(|group| class(&group["logGroupClass"])))
     }
+
+    /// The target in the settings, and the permissions of `role` on it.
+    pub(super) async fn target(
+        &self,
+        settings: &Known<FunctionSettings>,
+        role: Option<&str>,
+    ) -> Option<InvokedFunction> {
+        let (name, messages_per_call) = settings.as_ref().ok()?.target_function.clone()?;
+        let arn = if name.starts_with("arn:") {
+            name.clone()
+        } else {
+            let Arn { partition, account, .. } = Arn::of(role.unwrap_or_default());
+            format!("arn:{partition}:lambda:{}:{account}:function:{name}", self.region)
+        };
+        let configuration = deployed::function_configuration(&self.sdk, &name);
+        let (configuration, reserved_concurrency) = tokio::join!(
+            self.ask(CONFIGURATION, &name, configuration),
+            self.reserved_concurrency(function_name(&name))
+        );
+        let properties = match configuration {
+            Ok(found) => Ok(Some(TargetProperties {
+                state: found.state,
+                timeout: Duration::from_secs(found.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+            })),
+            Err(unread) if unread.error.code == "ResourceNotFoundException" => Ok(None),
+            Err(unread) => Err(unread),
+        };
+        let access = self.simulate(role, &INVOKING, &arn).await;
+        Some(InvokedFunction {
+            name,
+            arn,
+            messages_per_call,
+            properties,
+            reserved_concurrency,
+            access,
+        })
+    }
+}
+
+/// The settings with the time limit of a call as the target's own timeout makes it.
+pub(super) fn fitted(
+    mut settings: Known<FunctionSettings>,
+    target: Option<&InvokedFunction>,
+) -> Known<FunctionSettings> {
+    let found = target.and_then(|target| target.properties.as_ref().ok()?.as_ref());
+    if let (Ok(read), Some(target)) = (&mut settings, found) {
+        let requeue::Settings { limits, queues, .. } = &mut read.config;
+        let own = queues.values_mut().filter_map(|queue| queue.timeout.as_mut());
+        for limit in own.chain([&mut limits.timeout]) {
+            *limit = call_limit(*limit, target.timeout);
+        }
+    }
+    settings
 }

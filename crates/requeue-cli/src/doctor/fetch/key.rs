@@ -9,8 +9,8 @@ use super::super::arn::{Arn, is_alias, key_name};
 use super::super::calls::{list, text};
 use super::super::checks::{KEY, NO_KEY, PARAMETER, USING, is_whole, reading};
 use super::super::facts::{
-    AccessDecision, CustomerKey, EncryptionKey, FunctionSettings, Key, Known, Secret, Table,
-    TableProperties, Unread,
+    CustomerKey, EncryptionKey, FunctionSettings, Key, Known, Secret, Table, TableProperties,
+    Unread,
 };
 use super::Clients;
 use super::ask::Operation;
@@ -33,8 +33,6 @@ const EXPIRY: Operation = (
 const MANAGED: &str = "alias/aws/";
 
 impl Clients {
-    /// The key by its name in the properties of the resource of this ARN, and the permissions of
-    /// `role` with it.
     pub(super) async fn key(&self, name: String, of: &str, role: Option<&str>) -> EncryptionKey {
         if name.starts_with(MANAGED) || name.contains(&format!(":{MANAGED}")) {
             return EncryptionKey::ManagedByAws;
@@ -62,24 +60,23 @@ impl Clients {
                 policy.map(|policy| text(&policy).unwrap_or_default())
             }
         };
-        let resource = if is_alias(arn) { "*" } else { arn };
-        let access = OptionFuture::from(role.map(|role| self.simulate(role, &KEY, resource))).await;
+        // Nor does IAM.
+        let access = self.simulate(role.filter(|_| !is_alias(arn)), &KEY, arn).await;
         EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
     }
 
-    /// Asks whether `role` may read the secrets in the settings.
-    pub(super) async fn secrets(&self, role: &str, settings: &FunctionSettings) -> Vec<Secret> {
-        let arns = settings.valid().into_iter().flat_map(|valid| &valid.secrets);
+    pub(super) async fn secrets(
+        &self,
+        role: &str,
+        settings: &Known<FunctionSettings>,
+    ) -> Vec<Secret> {
+        let arns = settings.iter().flat_map(|settings| &settings.secrets);
         let asked = arns.map(async |arn| {
             let action = reading(arn);
             // A role may read any end of this ARN, so the real one does not matter.
             let resource = if is_whole(arn) { arn.clone() } else { format!("{arn}-XXXXXX") };
-            let access = self.simulate(role, &[action], &resource).await;
-            // IAM's response has a decision for each action.
-            let decision =
-                access.map(|access| access.get(action).copied().unwrap_or(AccessDecision::Depends));
-            let key = self.key_of_secret(arn, role).await;
-            Secret { arn: arn.clone(), decision, key }
+            let access = self.simulate(Some(role), &[action], &resource).await;
+            Secret { arn: arn.clone(), access, key: self.key_of_secret(arn, role).await }
         });
         join_all(asked).await
     }
@@ -110,13 +107,12 @@ impl Clients {
         Ok(OptionFuture::from(name.map(|name| self.key(name, arn, Some(role)))).await)
     }
 
-    /// The table in the settings, and the permissions of `role` on it.
     pub(super) async fn table(
         &self,
-        settings: &FunctionSettings,
+        settings: &Known<FunctionSettings>,
         role: Option<&str>,
     ) -> Option<Table> {
-        let name = settings.valid()?.table.clone()?;
+        let name = settings.as_ref().ok()?.table.clone()?;
         // The name may be an ARN.
         let (sdk, parameters) = (self.at(&name), json!({ "TableName": name }));
         let (described, expiry) = tokio::join!(
@@ -140,7 +136,7 @@ impl Clients {
             Err(unread) if unread.error.code == "ResourceNotFoundException" => Ok(None),
             Err(unread) => Err(unread),
         };
-        let access = OptionFuture::from(role.map(|role| self.simulate(role, &USING, &arn))).await;
+        let access = self.simulate(role, &USING, &arn).await;
         Some(Table { name, arn, properties, expiry, access, key })
     }
 
@@ -168,12 +164,6 @@ fn properties(table: &Value) -> TableProperties {
         let kind = kind(name).unwrap_or_else(|| "?".to_owned());
         format!("{} ({kind})", name.as_str().unwrap_or_default())
     });
-    // Missing if the table has had provisioned capacity only.
-    let is_on_demand = table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST";
-    let units = table["ProvisionedThroughput"]["WriteCapacityUnits"].as_u64();
-    TableProperties {
-        status: text(&table["TableStatus"]).unwrap_or_default(),
-        key: key.collect(),
-        provisioned: (!is_on_demand).then(|| units.unwrap_or_default()),
-    }
+    let status = text(&table["TableStatus"]).unwrap_or_default();
+    TableProperties { status, key: key.collect() }
 }

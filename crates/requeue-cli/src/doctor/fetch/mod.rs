@@ -1,5 +1,5 @@
-//! Reads a deployment through AWS's clients, and changes nothing. Only this part of the doctor calls
-//! them, and it judges nothing.
+//! Reads a deployment through AWS's clients, which no other part of the doctor calls. Judges
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::calls::{list, text};
 use super::checks::{SENDING, TAKING};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
-    Sends, Unread,
+    Unread,
 };
 use super::settings;
 use crate::Error;
@@ -26,7 +26,6 @@ mod ask;
 mod function;
 mod key;
 mod queue;
-mod target;
 
 pub(crate) use ask::Clients;
 use function::count;
@@ -36,48 +35,38 @@ pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
 const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
-/// The seconds of an hour.
 const HOUR: u32 = 3_600;
-
-/// The version or the alias of a function that the user names.
-struct Named {
-    qualifier: Option<String>,
-    /// The others that mappings invoke.
-    mapped: Vec<String>,
-}
 
 /// A deployed function, and the mappings that invoke the version or the alias that the user names.
 pub(crate) struct Invoked {
     pub(crate) configuration: FunctionConfiguration,
     pub(crate) mappings: Vec<Value>,
-    named: Named,
+    qualifier: Option<String>,
+    mapped: Vec<String>,
 }
 
 impl Clients {
-    /// The function of this name or ARN, with all its queues.
     pub(crate) async fn function(
         &self,
         name: &str,
         policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
-        let Invoked { configuration, mappings, named } = self.invoked(name).await?;
-        Ok(self.deployment(&configuration, named, &mappings, policy).await)
+        let invoked = self.invoked(name).await?;
+        Ok(Box::pin(self.deployment(&invoked, policy)).await)
     }
 
-    /// The configuration of the function of this name or ARN.
     pub(crate) async fn configuration(&self, name: &str) -> Result<FunctionConfiguration, Error> {
         let configuration = deployed::function_configuration(&self.sdk, name);
         let configuration = self.ask(CONFIGURATION, name, configuration).await;
         Ok(configuration.map_err(|unread| deployed::not_found(name, &self.sdk, &unread.error))?)
     }
 
-    /// The function of this name or ARN, and its mappings.
     pub(crate) async fn invoked(&self, name: &str) -> Result<Invoked, Error> {
         let configuration = self.configuration(name).await?;
         let function = configuration.function_name.as_deref().unwrap_or_default();
         let own = qualifier(name, function);
-        // Lambda lists the mappings of an alias by its whole ARN. Source: Lambda API reference,
-        // `ListEventSourceMappings`.
+        // Lambda lists the mappings of an alias by its whole ARN (API reference,
+        // `ListEventSourceMappings`).
         let listed = match (own, &configuration.function_arn) {
             (Some(qualifier), Some(arn)) => {
                 let arn: Vec<&str> = arn.splitn(8, ':').take(7).collect();
@@ -100,11 +89,10 @@ impl Clients {
         });
         let others: BTreeSet<String> = others.collect();
         let mapped = others.into_iter().collect();
-        let named = Named { qualifier: own.map(str::to_owned), mapped };
-        Ok(Invoked { configuration, mappings, named })
+        let qualifier = own.map(str::to_owned);
+        Ok(Invoked { configuration, mappings, qualifier, mapped })
     }
 
-    /// The mappings from this queue.
     pub(crate) async fn consumers(&self, queue: &str) -> Known<Vec<Value>> {
         self.mappings("EventSourceArn", queue, queue).await
     }
@@ -127,18 +115,13 @@ impl Clients {
         queue: QueueArn,
         policy: Option<&Document>,
     ) -> Result<Vec<Deployment>, Error> {
-        let source = self.reached(queue, None).await;
-        let unread = match &source.queue {
-            Ok(Some(_)) => None,
-            Ok(None) => {
-                let missing = CallError::answered(400, "QueueDoesNotExist");
-                Some(Unread::of(ATTRIBUTES, source.arn.to_string(), missing))
-            }
-            Err(unread) => Some(unread.clone()),
+        let source = self.reached(queue, None, &[]).await;
+        let missing = || {
+            let missing = CallError::answered(400, "QueueDoesNotExist");
+            Unread::of(ATTRIBUTES, source.arn.to_string(), missing)
         };
-        if let Some(unread) = unread {
-            return Err(self.told(&unread).into());
-        }
+        let found = source.queue.clone().and_then(|queue| queue.ok_or_else(missing));
+        found.map_err(|unread| self.told(&unread))?;
         let consumers = source.consumers.iter().flatten();
         // With the other queues of each function, since they share its concurrency and settings.
         let functions: BTreeSet<String> =
@@ -153,14 +136,13 @@ impl Clients {
         Ok(deployments)
     }
 
-    /// A queue without a mapping.
     async fn worker(
         &self,
         source: Reached,
         policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
         self.refuse_dead_letters(&source).await?;
-        let settings = settings::of_worker(policy).await;
+        let settings = Ok(settings::of_worker(policy).await);
         let unlisted = source.consumers.as_ref().err().cloned();
         let path = self.path(None, source, None, &settings).await;
         Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
@@ -188,21 +170,15 @@ impl Clients {
         .into())
     }
 
-    async fn deployment(
-        &self,
-        configuration: &FunctionConfiguration,
-        named: Named,
-        mappings: &[Value],
-        policy: Option<&Document>,
-    ) -> Deployment {
-        let settings = settings::settings(configuration, policy);
-        let function = self.properties(configuration, named, &settings).await;
-        let queues = mappings.iter().filter_map(|mapping| {
+    async fn deployment(&self, invoked: &Invoked, policy: Option<&Document>) -> Deployment {
+        let settings = settings::settings(&invoked.configuration, policy);
+        let function = self.properties(invoked, &settings).await;
+        let queues = invoked.mappings.iter().filter_map(|mapping| {
             Some((mapping, mapping["EventSourceArn"].as_str()?.parse().ok()?))
         });
         let (role, needed) = (function.role.as_str(), [&TAKING[..], &[SENDING]].concat());
         let paths = join_all(queues.map(|(mapping, queue)| async {
-            let source = self.reached(queue, Some((role, &needed)));
+            let source = self.reached(queue, Some(role), &needed);
             let (source, mapping) = tokio::join!(source, self.mapping(mapping));
             self.path(Some(mapping), source, Some(role), &settings).await
         }));
@@ -213,14 +189,17 @@ impl Clients {
     async fn with_paths(
         &self,
         function: Option<Function>,
-        settings: FunctionSettings,
-        mut paths: Vec<QueuePath>,
+        settings: Known<FunctionSettings>,
+        paths: Vec<QueuePath>,
     ) -> Deployment {
         let role = function.as_ref().map(|function| function.role.as_str());
         let sends = async {
-            function.as_ref()?.vpc.as_ref()?;
-            let metrics = settings.valid()?.config.metrics.as_ref()?;
-            Some(self.sends(&metrics.service, &paths).await)
+            let is_in_vpc = function.as_ref().is_some_and(|function| function.vpc.is_some());
+            let metrics = settings.as_ref().ok().and_then(|read| read.config.metrics.as_ref());
+            match metrics.filter(|_| is_in_vpc) {
+                Some(metrics) => self.sends(&metrics.service, &paths).await,
+                None => Ok(None),
+            }
         };
         let (alarms, table, target, sends) = tokio::join!(
             self.alarms(),
@@ -229,15 +208,11 @@ impl Clients {
             sends
         );
         let (region, unlisted) = (self.region.clone(), None);
-        let settings = target::fitted(settings, target.as_ref());
-        for path in &mut paths {
-            path.own = settings.of_queue(&path.source.arn);
-        }
+        let settings = function::fitted(settings, target.as_ref());
         Deployment { region, function, settings, paths, table, target, sends, unlisted, alarms }
     }
 
-    /// A list of mappings has no filters that a key encrypts. Source: Lambda API reference,
-    /// `ListEventSourceMappings`.
+    /// A list of mappings has no encrypted filters (API reference, `ListEventSourceMappings`).
     async fn mapping(&self, listed: &Value) -> Mapping {
         let has_key = text(&listed["KMSKeyArn"]).is_some();
         let is_hidden =
@@ -272,9 +247,9 @@ impl Clients {
     }
 
     /// The copies of the last hour that this service sent to these queues.
-    async fn sends(&self, service: &str, paths: &[QueuePath]) -> Known<Sends> {
+    async fn sends(&self, service: &str, paths: &[QueuePath]) -> Known<Option<bool>> {
         let hour = (Timestamp::now().as_second() - i64::from(HOUR), HOUR);
-        let mut sends = Sends::default();
+        let mut sends = None;
         for path in paths {
             let dimensions = [("Service", service), ("Queue", path.source.arn.name())];
             let sum = async |metric| {
@@ -283,8 +258,9 @@ impl Clients {
             };
             let (confirmed, unconfirmed) =
                 tokio::try_join!(sum("Requeued"), sum("SendUnconfirmed"))?;
-            sends.are_confirmed |= confirmed;
-            sends.are_unconfirmed |= unconfirmed;
+            if confirmed || unconfirmed {
+                sends = Some(!unconfirmed && sends != Some(false));
+            }
         }
         Ok(sends)
     }

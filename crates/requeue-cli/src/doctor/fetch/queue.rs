@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
 use futures_util::future::OptionFuture;
-use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use requeue::queue::QueueArn;
+use requeue_aws::{Service, call_query};
 use serde_json::Value;
 
-use super::super::calls::{list, simulate_principal_policy};
+use super::super::calls::{access, list, simulation};
 use super::super::checks::SENDING;
 use super::super::facts::{
     Access, FunctionSettings, Known, Mapping, QueueAttributes, QueuePath, Reached, RedriveSettings,
@@ -28,24 +29,28 @@ impl Clients {
         mapping: Option<Mapping>,
         source: Reached,
         role: Option<&str>,
-        settings: &FunctionSettings,
+        settings: &Known<FunctionSettings>,
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
-        let direct = settings.valid().and_then(|valid| {
-            let own = valid.config.queues.get(source.arn.name());
+        let direct = settings.as_ref().ok().and_then(|settings| {
+            let own = settings.config.queues.get(source.arn.name());
             let own = own.and_then(|own| own.dead_letter.as_ref());
-            own.or(valid.config.dead_letter.as_ref())?.queue()
+            own.or(settings.config.dead_letter.as_ref())?.queue()
         });
         let direct = direct.map(|url| url.arn(source.arn.partition(), &self.region));
-        let sending = role.map(|role| (role, &[SENDING][..]));
-        let dead_letters = async { Some(self.reached(target?, None).await) };
-        let direct = async { Some(self.reached(direct?, sending).await) };
+        let dead_letters = async { Some(self.reached(target?, None, &[]).await) };
+        let direct = async { Some(self.reached(direct?, role, &[SENDING]).await) };
         let (dead_letters, direct) = tokio::join!(dead_letters, direct);
-        QueuePath { mapping, source, dead_letters, direct, own: None }
+        QueuePath { mapping, source, dead_letters, direct }
     }
 
     /// A queue, and whether this role may do this there and use its key.
-    pub(super) async fn reached(&self, arn: QueueArn, role: Option<(&str, &[&str])>) -> Reached {
+    pub(super) async fn reached(
+        &self,
+        arn: QueueArn,
+        role: Option<&str>,
+        actions: &[&str],
+    ) -> Reached {
         let name = arn.to_string();
         let request = self.sqs.get_queue_attributes().queue_url(arn.url());
         let request = request.attribute_names(Name::All);
@@ -58,7 +63,6 @@ impl Clients {
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
         let key = attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty());
-        let (role, actions) = role.unzip();
         let key = OptionFuture::from(key.map(|key| self.key(key.clone(), &name, role))).await;
         // A queue's ARN has its partition; the URL of an emulator has none.
         let own = attribute(Name::QueueArn).and_then(|own| own.parse().ok());
@@ -67,18 +71,19 @@ impl Clients {
         let consumers =
             consumers.map(|mappings| mappings.iter().filter(is_of_function).map(mapping).collect());
         let arn = own.unwrap_or(arn);
-        let (name, actions) = (arn.to_string(), actions.unwrap_or_default());
-        let access = OptionFuture::from(role.map(|role| self.simulate(role, actions, &name))).await;
+        let access = self.simulate(role, actions, &arn.to_string()).await;
         Reached { arn, queue, access, key, consumers }
     }
 
     pub(super) async fn simulate(
         &self,
-        role: &str,
+        role: Option<&str>,
         actions: &[&str],
         resource: &str,
     ) -> Known<Access> {
-        let results = simulate_principal_policy(&self.sdk, role, actions, resource);
+        let Some(role) = role.filter(|_| !actions.is_empty()) else { return Ok(Access::new()) };
+        let simulation = simulation(role, actions, resource);
+        let results = call_query(&self.sdk, Service::Iam, simulation, access);
         self.ask(SIMULATE, role, results).await
     }
 }
@@ -94,7 +99,6 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
     QueueAttributes {
         visibility: secs(Name::VisibilityTimeout),
         retention: secs(Name::MessageRetentionPeriod),
-        maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
         redrive: text(Name::RedrivePolicy).and_then(|policy| redrive(policy)),
         redrive_allow: match allow["redrivePermission"].as_str() {
             Some("denyAll") => Some(Vec::new()),

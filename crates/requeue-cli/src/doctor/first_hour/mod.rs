@@ -45,11 +45,9 @@ pub(crate) struct Options {
     wait: Duration,
 }
 
-/// The result, for both forms of output.
 pub(crate) struct FirstHour {
     pub(crate) text: String,
     pub(crate) json: Value,
-    /// The worst level of its steps.
     pub(crate) worst: Level,
 }
 
@@ -67,7 +65,9 @@ pub(crate) async fn run(
         let text = "\nfirst hour: nothing was sent; repair each danger first\n".to_owned();
         return Ok(Some(FirstHour { text, json: json!({ "sent": false }), worst: Level::Ok }));
     }
-    let trial = Trial::prepare(clients, Plan::of(deployment)?).await?;
+    let plan = Plan::of(deployment);
+    let plan = plan.map_err(|reason| format!("--first-hour sends nothing: {reason}"))?;
+    let trial = Trial::prepare(clients, plan).await?;
     if !options.send_test_messages {
         let (text, json) = (plan_text(&trial.plan), plan_json(&trial.plan));
         return Ok(Some(FirstHour { text, json, worst: Level::Ok }));

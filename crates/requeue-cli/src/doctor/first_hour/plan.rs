@@ -1,4 +1,5 @@
-//! The test messages; whether a deployment may get them, and what to expect of it. Asks AWS nothing.
+//! The test messages; whether a deployment may get them, and what to expect of it. Asks AWS
+//! nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,11 +11,10 @@ use requeue::{DeadLetterMode, Mode};
 use serde_json::json;
 
 use super::super::arn::function_name;
-use super::super::facts::{Deployment, Reached, Valid};
+use super::super::facts::{Deployment, FunctionSettings};
 use crate::table::span;
 
-/// The name of the test function, and the last part of its URL's path. No real service has it by
-/// accident.
+/// The test function, and the last part of its URL's path. No real service has it by accident.
 const TEST_NAME: &str = "requeue-test-endpoint";
 
 /// The message attribute that marks a test message, with the id of the run as its value.
@@ -25,7 +25,6 @@ pub(crate) const RETRY_AFTER: u64 = 5;
 /// A test message. The function of `examples/test-endpoint` reads its responses from the body.
 #[derive(Debug)]
 pub(crate) struct TestMessage {
-    /// The class of its failure; `None` if it only succeeds.
     pub(crate) class: Option<FailureClass>,
     /// The target's words for its responses, one for each attempt.
     answers: &'static [&'static str],
@@ -38,45 +37,31 @@ pub(crate) struct TestMessage {
 
 const LATER: &str = "one failure of this class, and a retry after the policy's delay";
 
-/// The first one shows whether anything works at all. The last one makes the function pause, so the
-/// others go before it.
-pub(crate) const MESSAGES: [TestMessage; 5] = [
-    TestMessage {
-        class: None,
-        answers: &["ok"],
-        by_url: "200",
-        by_function: "nothing failed",
-        expected: "it completes at its first attempt",
-    },
-    TestMessage {
-        class: Some(Quota),
-        answers: &["quota", "ok"],
-        by_url: "403 quotaExceeded, then 200",
-        by_function: "failed with the class QUOTA, then nothing failed",
-        expected: LATER,
-    },
-    TestMessage {
-        class: Some(Temporary),
-        answers: &["temporary", "ok"],
-        by_url: "503, then 200",
-        by_function: "failed without a class, then nothing failed",
-        expected: LATER,
-    },
-    TestMessage {
-        class: Some(NonRetryable),
-        answers: &["non-retryable"],
-        by_url: "400",
-        by_function: "failed with the class non-retryable",
-        expected: "one failure of this class, and no retry: a dead letter",
-    },
-    TestMessage {
-        class: Some(RateLimit),
-        answers: &["rate-limit", "ok"],
-        by_url: "429 with Retry-After: 5, then 200",
-        by_function: "failed with the class rate-limit and delaySeconds 5, then nothing failed",
-        expected: "one failure of this class, and a retry after 5 s or more",
-    },
-];
+macro_rules! messages {
+    ($($class:expr, $answers:expr, $by_url:literal, $by_function:literal, $expected:expr;)+) => {
+        [$(TestMessage {
+            class: $class,
+            answers: &$answers,
+            by_url: $by_url,
+            by_function: $by_function,
+            expected: $expected,
+        }),+]
+    };
+}
+
+/// The first one shows whether anything works. The last one makes the function pause.
+pub(crate) const MESSAGES: [TestMessage; 5] = messages! {
+    None, ["ok"], "200", "nothing failed", "it completes at its first attempt";
+    Some(Quota), ["quota", "ok"], "403 quotaExceeded, then 200",
+        "failed with the class QUOTA, then nothing failed", LATER;
+    Some(Temporary), ["temporary", "ok"], "503, then 200",
+        "failed without a class, then nothing failed", LATER;
+    Some(NonRetryable), ["non-retryable"], "400", "failed with the class non-retryable",
+        "one failure of this class, and no retry: a dead letter";
+    Some(RateLimit), ["rate-limit", "ok"], "429 with Retry-After: 5, then 200",
+        "failed with the class rate-limit and delaySeconds 5, then nothing failed",
+        "one failure of this class, and a retry after 5 s or more";
+};
 
 impl TestMessage {
     pub(crate) fn id(&self) -> &'static str {
@@ -95,12 +80,9 @@ impl TestMessage {
     }
 }
 
-/// The receiver of the test messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The URL of the endpoint, without a query.
     Url(String),
-    /// The name or ARN of the function that the function invokes.
     Function(String),
 }
 
@@ -111,7 +93,6 @@ impl fmt::Display for Target {
     }
 }
 
-/// A deployment that may get test messages.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) function: String,
@@ -129,49 +110,40 @@ pub(crate) struct Plan {
 impl Plan {
     /// The error says why no message may be sent.
     pub(crate) fn of(deployment: &Deployment) -> Result<Self, String> {
-        let refused = |reason: &str| format!("--first-hour sends nothing: {reason}");
-        let function =
-            deployment.function.as_ref().ok_or_else(|| refused("there is no function"))?;
+        let function = deployment.function.as_ref().ok_or("there is no function")?;
         let name = &function.name;
-        let valid = deployment.settings.valid().ok_or_else(|| {
-            refused(
-                "the function's settings are not known; run the command without --first-hour, which \
-                 says why",
-            )
+        let valid = deployment.settings.as_ref().map_err(|_| {
+            "the function's settings are not known; run the command without --first-hour, which says \
+             why"
         })?;
-        let config = &valid.config;
-        let target = target(name, valid).map_err(|reason| refused(&reason))?;
+        let (config, target) = (&valid.config, target(name, valid)?);
         if config.mode == Mode::Report {
-            return Err(refused("REQUEUE_MODE is report, which retries nothing; remove it"));
+            return Err("REQUEUE_MODE is report, which retries nothing; remove it".to_owned());
         }
-        if config.metrics.is_none() {
-            return Err(refused(
-                "REQUEUE_METRICS is off, and the results are read from lines of metrics; remove it",
-            ));
-        }
+        config.metrics.as_ref().ok_or(
+            "REQUEUE_METRICS is off, and the results are read from lines of metrics; remove it",
+        )?;
         let [path] = deployment.paths.as_slice() else {
-            return Err(refused(&format!(
+            return Err(format!(
                 "{name} has {} queues, and the messages need exactly one; use a function with one",
                 deployment.paths.len()
-            )));
+            ));
         };
-        let (source, config) = (&path.source, path.own.as_ref().unwrap_or(config));
+        let source = &path.source;
+        let config = config.of_queue(source.arn.name());
         let filters = path.mapping.as_ref().map(|mapping| &mapping.filters);
         if !matches!(filters, Some(Ok(filters)) if filters.is_empty()) {
-            return Err(refused(&format!(
+            return Err(format!(
                 "Lambda would delete messages that the filter of {}'s mapping does not match; \
                  remove the filter for the test",
                 source.arn.name()
-            )));
+            ));
         }
         let is_direct = matches!(config.dead_letter, Some(DeadLetterMode::Direct(_)));
         let dead_letters = if is_direct { &path.direct } else { &path.dead_letters };
-        let known = |queue: &Option<Reached>| {
-            let queue = queue.as_ref()?;
-            Some((queue.arn.clone(), queue.known()?.redrive.is_some()))
-        };
-        let (dead_letters, is_redriven) = known(dead_letters).ok_or_else(|| {
-            refused(&format!("the dead-letter queue of {} is not known", source.arn.name()))
+        let known = dead_letters.as_ref().and_then(|queue| Some((&queue.arn, queue.known()?)));
+        let (dead_letters, attributes) = known.ok_or_else(|| {
+            format!("the dead-letter queue of {} is not known", source.arn.name())
         })?;
         let is_annotated =
             config.dead_letter == Some(DeadLetterMode::Annotate) && !source.arn.is_fifo();
@@ -184,14 +156,13 @@ impl Plan {
             log_group: function.logs.group_of(name),
             target,
             source: source.arn.clone(),
-            dead_letters,
+            dead_letters: dead_letters.clone(),
             mode: config.dead_letter.clone().unwrap_or_default().as_str(),
             moved_after: by_sqs.filter(|_| !is_annotated && !is_direct),
-            is_redriven,
+            is_redriven: attributes.redrive.is_some(),
         })
     }
 
-    /// The command that checks the deployment.
     pub(super) fn doctor(&self) -> String {
         format!("requeue doctor --function {}", self.function)
     }
@@ -208,7 +179,7 @@ impl Plan {
 }
 
 /// The target in these settings, which must be that of `examples/test-endpoint`.
-pub(super) fn target(function: &str, valid: &Valid) -> Result<Target, String> {
+pub(super) fn target(function: &str, valid: &FunctionSettings) -> Result<Target, String> {
     const DEPLOY: &str = "deploy examples/test-endpoint, and set";
     if let Some((name, _)) = &valid.target_function {
         return if function_name(name) == TEST_NAME {

@@ -13,7 +13,6 @@ use super::super::remedy::Remedy;
 use super::plan::{MESSAGES, Plan, RETRY_AFTER, Target, TestMessage};
 use crate::table::span;
 
-/// One result.
 #[derive(Debug, Serialize)]
 pub(crate) struct Step {
     pub(crate) id: &'static str,
@@ -30,7 +29,6 @@ pub(crate) struct Step {
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     values: BTreeMap<(Option<String>, String), Vec<u64>>,
-    /// The dimension `Service`.
     pub(crate) service: Option<String>,
 }
 
@@ -75,19 +73,16 @@ impl Evidence {
     }
 }
 
-/// What a trial has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) evidence: Evidence,
-    /// The count of the source queue.
     pub(crate) source: u64,
     /// The count of the dead-letter queue before the first message, and now.
     pub(crate) dead_letters: (u64, u64),
     pub(crate) completed_after: Option<Duration>,
     /// When the dead-letter queue's count rose, from the sending of its message.
     pub(crate) arrived_after: Option<Duration>,
-    /// The reason in the dead letter, or why it was not read; `None` if there were other messages, or
-    /// a look could move it.
+    /// The reason in the dead letter, or why it was not read; `None` if a look could move others.
     pub(crate) letter: Option<Result<Option<Reason>, String>>,
     /// CloudWatch's sum of the metric `Received`, or its code; `None` if it has no values yet.
     pub(crate) received: Option<Result<f64, String>>,
@@ -96,28 +91,21 @@ pub(crate) struct Seen {
     pub(crate) is_whole: bool,
 }
 
-/// Why a message was dead-lettered.
 #[derive(Debug)]
 pub(crate) struct Reason {
     pub(crate) class: String,
     pub(crate) reason: String,
 }
 
-/// The number of messages that should complete.
 const COMPLETING: u64 = 4;
 
 impl Seen {
-    fn completed(&self) -> u64 {
+    pub(crate) fn completed(&self) -> u64 {
         self.evidence.sum(None, "Completed")
     }
 
-    /// Whether the first message completed, or was dead-lettered.
     pub(crate) fn has_first(&self) -> bool {
         self.completed() > 0 || self.evidence.sum(None, "DeadLettered") > 0
-    }
-
-    pub(crate) fn has_success(&self) -> bool {
-        self.completed() > 0
     }
 
     /// Whether each of these that should fail did so.
@@ -126,7 +114,6 @@ impl Seen {
         classes.all(|class| self.evidence.sum(Some(class.as_str()), "Failed") > 0)
     }
 
-    /// Whether nothing is left to wait for.
     pub(crate) fn is_complete(&self, plan: &Plan) -> bool {
         // A message that SQS moves by itself is in the queue until then.
         let left = u64::from(plan.moved_after.is_some());
@@ -168,7 +155,7 @@ pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {
 fn success(plan: &Plan, seen: &Seen) -> Judged {
     let tail = format!("aws logs tail {} --since 10m", plan.log_group);
     let (deferred, waited) = (seen.evidence.sum(None, "Deferred"), span(seen.waited));
-    if let (true, Some(after)) = (seen.has_success(), seen.completed_after) {
+    if let (true, Some(after)) = (seen.completed() > 0, seen.completed_after) {
         return (Level::Ok, format!("completed within {}", span(after)), "", Vec::new());
     }
     let (found, meaning, remedies) = if seen.evidence.sum(None, "Failed") > 0 {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::checks::tests::good as deployment;
 use super::super::diagnosis::Level;
-use super::super::facts::{Deployment, FunctionSettings, Valid};
+use super::super::facts::{Deployment, FunctionSettings};
 use super::plan::{MESSAGES, Plan, Target, target};
 use super::step::{Evidence, Reason, Seen, steps};
 
@@ -61,7 +61,8 @@ fn only_the_test_endpoint_is_a_target() {
         ("https://api.example.com/no-requeue-test-endpoint/x", Err("orders posts to ")),
         ("no url", Err("REQUEUE_TARGET_URL is no URL; deploy examples/test-endpoint")),
     ] {
-        let valid = Valid { target_url: Some(url.to_owned()), ..Valid::default() };
+        let valid =
+            FunctionSettings { target_url: Some(url.to_owned()), ..FunctionSettings::default() };
         match (target("orders", &valid), expected) {
             (Ok(target), Ok(expected)) => assert_eq!(target, Target::Url(expected.to_owned())),
             (Err(error), Err(expected)) => {
@@ -70,7 +71,7 @@ fn only_the_test_endpoint_is_a_target() {
             (target, _) => panic!("{url}: {target:?}"),
         }
     }
-    let none = target("orders", &Valid::default()).expect_err("no target");
+    let none = target("orders", &FunctionSettings::default()).expect_err("no target");
     assert!(none.starts_with("orders has neither REQUEUE_TARGET_URL nor"), "{none}");
 }
 
@@ -96,8 +97,8 @@ fn only_the_test_function_is_a_target() {
     }
 }
 
-fn invoking(name: &str) -> Valid {
-    Valid { target_function: Some((name.to_owned(), 10)), ..Valid::default() }
+fn invoking(name: &str) -> FunctionSettings {
+    FunctionSettings { target_function: Some((name.to_owned(), 10)), ..FunctionSettings::default() }
 }
 
 /// A function that posts to the test endpoint.
@@ -107,9 +108,8 @@ fn posting() -> Deployment {
     deployment
 }
 
-fn valid(deployment: &mut Deployment) -> &mut Valid {
-    let FunctionSettings::Valid(valid) = &mut deployment.settings else { unreachable!() };
-    valid
+fn valid(deployment: &mut Deployment) -> &mut FunctionSettings {
+    deployment.settings.as_mut().expect("they are known")
 }
 
 #[test]
@@ -130,10 +130,7 @@ fn a_deployment_that_would_lose_or_hide_messages_gets_none() {
         let mut deployment = posting();
         change(&mut deployment);
         let refused = Plan::of(&deployment).expect_err(expected);
-        assert!(
-            refused.starts_with(&format!("--first-hour sends nothing: {expected}")),
-            "{refused}"
-        );
+        assert!(refused.starts_with(expected), "{refused}");
     }
 }
 
@@ -274,7 +271,7 @@ fn without_a_success_nothing_else_is_shown() {
     let refused = line(Some("non-retryable"), &[("Failed", json!(1))]);
     let all = line(None, &[("Failed", json!(1)), ("DeadLettered", json!(1))]);
     let refused = Seen { is_whole: false, completed_after: None, ..seen(&[refused, all]) };
-    assert!(refused.has_first() && !refused.has_success());
+    assert!(refused.has_first() && refused.completed() == 0);
     let found = steps(&plan(None), &refused);
     assert_eq!((found.len(), found[0].level), (1, Level::Danger));
     assert_eq!(found[0].seen, "it failed: non-retryable 1");

@@ -3,33 +3,30 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
+use aws_sdk_sqs::types::MessageAttributeValue;
 use jiff::Timestamp;
-use requeue::queue::QueueArn;
+use requeue::queue::{QueueArn, Source as _, SqsQueue};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use super::super::facts::Known;
+use super::super::facts::{Known, Unread};
 use super::super::fetch::{ATTRIBUTES, Clients};
 use super::plan::{MARK, MESSAGES, Plan, TestMessage};
 use super::step::{Evidence, Reason, Seen, Step, steps};
 use crate::{Error, output};
 
-/// Between two looks at counts and log.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Longest wait for the first message, which may start the function.
 const FIRST: Duration = Duration::from_secs(120);
-/// Longest wait for the failures of the other messages, before the one that makes the function
-/// pause.
+/// Longest wait for the other failures, before the message that makes the function pause.
 const FAILURES: Duration = Duration::from_secs(60);
 /// CloudWatch has had so much time to make metrics of the first lines.
 const METRICS: Duration = Duration::from_secs(120);
 /// The time that one request for a metric covers, in seconds: the longest wait, and an hour.
 /// CloudWatch has no values of the future, and AWS's clock may be ahead.
 const METRICS_SPAN: u32 = 7_200;
-/// The log is read from so long before the first message on, since this machine's clock may be
-/// ahead of AWS's.
+/// The log is read from so long before, since this machine's clock may be ahead of AWS's.
 const CLOCK_SKEW: Duration = Duration::from_secs(600);
 /// Longest part of a log that is read, in pages of at most 1 MB.
 const MOST_PAGES: u32 = 20;
@@ -37,7 +34,6 @@ const MOST_PAGES: u32 = 20;
 /// The lines of metrics in a log: stream, time and text. Emulators give the ids of lines again.
 type Lines = BTreeSet<(String, u64, String)>;
 
-/// A deployment at rest.
 pub(crate) struct Trial<'c> {
     clients: &'c Clients,
     pub(super) plan: Plan,
@@ -45,7 +41,6 @@ pub(crate) struct Trial<'c> {
     since: u64,
     /// The minute of the first message, in seconds of the epoch.
     minute: i64,
-    /// Its lines of metrics before the first message.
     before: Lines,
     seen: Seen,
 }
@@ -78,7 +73,7 @@ impl<'c> Trial<'c> {
         self.send(first, &run).await?;
         let first_deadline = deadline.min(began + FIRST);
         self.until("the first message", began, first_deadline, |seen, _| seen.has_first()).await?;
-        if self.seen.has_success() {
+        if self.seen.completed() > 0 {
             self.seen.is_whole = true;
             self.seen.completed_after = Some(began.elapsed());
             for message in [quota, temporary] {
@@ -175,22 +170,12 @@ impl<'c> Trial<'c> {
 }
 
 impl Clients {
-    /// The number of a queue's messages in all states.
     async fn count(&self, queue: &QueueArn) -> Result<u64, Error> {
-        const NAMES: [QueueAttributeName; 3] = [
-            QueueAttributeName::ApproximateNumberOfMessages,
-            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
-        ];
-        let request = self.sqs.get_queue_attributes().queue_url(queue.url());
-        let request = request.set_attribute_names(Some(NAMES.to_vec())).send();
-        let output = self.ask(ATTRIBUTES, queue.name(), request).await;
-        let output = output.map_err(|unread| self.told(&unread))?;
-        let attributes = output.attributes.unwrap_or_default();
-        Ok(attributes.values().filter_map(|count| count.parse::<u64>().ok()).sum())
+        let described = SqsQueue::new(&self.sqs).describe(queue).await;
+        let unread = |error| Unread::of(ATTRIBUTES, queue.name(), error);
+        Ok(described.map_err(|error| self.told(&unread(error)))?.messages)
     }
 
-    /// The lines of metrics in the log since this time, in milliseconds of the epoch.
     async fn lines(&self, group: &str, since: u64) -> Result<Lines, Error> {
         let lines = match self.log_lines(group, since, None, MOST_PAGES).await {
             Ok(lines) => lines.ok_or_else(|| {
@@ -205,7 +190,6 @@ impl Clients {
         Ok(of_metrics.map(|line| (line.log_stream_name, line.timestamp, line.message)).collect())
     }
 
-    /// Sends a test message, and returns its id.
     async fn send(&self, queue: &QueueArn, run: &str, body: String) -> Result<String, Error> {
         let mark =
             MessageAttributeValue::builder().data_type("String").string_value(run).build()?;
@@ -221,8 +205,7 @@ impl Clients {
         Ok(sent.message_id.unwrap_or_default())
     }
 
-    /// Looks for a dead letter by the id of its first delivery. The messages are visible again at
-    /// once.
+    /// Looks for a dead letter by the id of its first delivery, and hides none.
     async fn dead_letter(&self, queue: &QueueArn, id: &str) -> Known<Option<Value>> {
         let request = self.sqs.receive_message().queue_url(queue.url());
         let request = request.max_number_of_messages(10).visibility_timeout(0).wait_time_seconds(2);

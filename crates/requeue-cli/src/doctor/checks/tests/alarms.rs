@@ -159,7 +159,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
-    ("age-alarm", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
+    ("age-alarm", |d| d.settings = refused(), Some(Unknown)),
     // Each of both alarms has to notify.
     (
         "age-alarm",

@@ -82,16 +82,8 @@ pub(super) const ROWS: &[Row] = &[
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
     ("settings", |d| d.own_policies(&["orders"]), Some(Fine)),
     ("settings", |d| d.own_policies(&["orders", "refundz"]), Some(Warning)),
-    (
-        "settings",
-        |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
-        Some(Danger),
-    ),
-    (
-        "settings",
-        |d| d.settings = FunctionSettings::Unread(refused::<()>().unwrap_err()),
-        Some(Unknown),
-    ),
+    ("settings", |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()), Some(Danger)),
+    ("settings", |d| d.settings = refused(), Some(Unknown)),
     ("settings", |d| d.valid().policy_elsewhere = Some("policy.json".to_owned()), Some(Unknown)),
     (
         "settings",
@@ -170,7 +162,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
-    ("recursive-loop", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
+    ("recursive-loop", |d| d.settings = refused(), Some(Unknown)),
     ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
     ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),
     ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(10)), Some(Fine)),

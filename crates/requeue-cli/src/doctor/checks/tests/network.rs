@@ -3,33 +3,22 @@
 use super::*;
 
 /// A function in a VPC, with these copies of the last hour.
-fn sent(d: &mut Deployment, are_confirmed: bool, are_unconfirmed: bool) {
+fn sent(d: &mut Deployment, are_confirmed: Option<bool>) {
     d.function().vpc = Some("vpc-1".to_owned());
-    d.sends = Some(Ok(Sends { are_confirmed, are_unconfirmed }));
+    d.sends = Ok(are_confirmed);
 }
 
 pub(super) const ROWS: &[Row] = &[
     ("network", |_| {}, Some(Fine)),
     ("network", |d| d.function = None, None),
-    ("network", |d| sent(d, true, false), Some(Fine)),
-    ("network", |d| sent(d, false, false), Some(Warning)),
-    ("network", |d| sent(d, false, true), Some(Danger)),
-    // Another subnet may have no way.
-    ("network", |d| sent(d, true, true), Some(Danger)),
-    // Without metrics nothing shows the way.
+    ("network", |d| sent(d, Some(true)), Some(Fine)),
+    ("network", |d| sent(d, None), Some(Warning)),
+    ("network", |d| sent(d, Some(false)), Some(Danger)),
     (
         "network",
         |d| {
-            sent(d, true, false);
-            d.sends = None;
-        },
-        Some(Warning),
-    ),
-    (
-        "network",
-        |d| {
-            sent(d, true, false);
-            d.sends = Some(refused());
+            sent(d, None);
+            d.sends = refused();
         },
         Some(Unknown),
     ),
@@ -38,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
 #[test]
 fn a_function_without_a_way_to_sqs_gets_the_command_that_shows_and_the_one_that_makes_it() {
     let mut deployment = good();
-    sent(&mut deployment, false, true);
+    sent(&mut deployment, Some(false));
     let diagnosis = found(&deployment, "network").unwrap().diagnosis;
     assert_eq!(
         diagnosis.found,

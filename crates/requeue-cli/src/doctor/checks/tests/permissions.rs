@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Row] = &[
         Some(Unknown),
     ),
     ("queue-permissions", |d| d.decides(SENDING, AccessDecision::OutOfOrganization), Some(Unknown)),
-    ("queue-permissions", |d| d.path().source.access = Some(refused()), Some(Unknown)),
+    ("queue-permissions", |d| d.path().source.access = refused(), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#""*""#), Some(Unknown)),
     (
@@ -116,7 +116,7 @@ pub(super) const ROWS: &[Row] = &[
         "queue-permissions",
         |d| {
             denied(d, "{}");
-            d.path().source.access = Some(refused());
+            d.path().source.access = refused();
         },
         Some(Danger),
     ),
@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Row] = &[
     (
         "queue-permissions",
         |d| {
-            d.settings = FunctionSettings::Invalid(Vec::new());
+            d.settings = refused();
             d.decides(SENDING, AccessDecision::NotAllowed);
         },
         Some(Danger),
@@ -148,7 +148,7 @@ pub(super) const ROWS: &[Row] = &[
         "queue-permissions",
         |d| {
             d.direct(14 * DAY);
-            d.path().direct.as_mut().unwrap().access = Some(Ok(Access::new()));
+            d.path().direct.as_mut().unwrap().access = Ok(Access::new());
         },
         Some(Unknown),
     ),
@@ -157,7 +157,7 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             d.direct(14 * DAY);
             let access = [(SENDING.to_owned(), AccessDecision::NotAllowed)].into();
-            d.path().direct.as_mut().unwrap().access = Some(Ok(access));
+            d.path().direct.as_mut().unwrap().access = Ok(access);
         },
         Some(Danger),
     ),
@@ -307,7 +307,7 @@ fn a_policy_that_bounds_the_role_is_named_and_widened() {
         (
             "secret-permissions",
             |d, limit| d.secret(PARAMETER, Ok(limit)),
-            ["ssm:GetParameter on arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token", ""],
+            ["ssm:GetParameter", " on arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"],
         ),
     ];
     for (limit, [found, before, after], end) in [

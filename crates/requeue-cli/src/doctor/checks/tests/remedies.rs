@@ -11,7 +11,7 @@ fn remedies_name_what_is_there() {
     let table: [Remedies; 12] = [
         (
             "settings",
-            |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
+            |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
             &[
                 "correct them in the template, below Environment: Variables, and deploy",
                 "aws lambda get-function-configuration --region eu-west-1 --function-name orders \

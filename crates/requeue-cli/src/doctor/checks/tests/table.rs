@@ -16,17 +16,14 @@ fn shared(d: &mut Deployment) -> &mut Table {
     let mut shared_table = SharedTable::by(Arc::new(MemoryTable::default()));
     shared_table.max_environments = 10;
     d.valid().config.shared_table = Some(shared_table);
-    let properties = TableProperties {
-        status: "ACTIVE".to_owned(),
-        key: vec!["id (S)".to_owned()],
-        provisioned: None,
-    };
+    let properties =
+        TableProperties { status: "ACTIVE".to_owned(), key: vec!["id (S)".to_owned()] };
     d.table.insert(Table {
         name: "limits".to_owned(),
         arn: TABLE.to_owned(),
         properties: Ok(Some(properties)),
         expiry: Ok(Some("expires".to_owned())),
-        access: Some(Ok(allowed(&USING))),
+        access: Ok(allowed(&USING)),
         key: None,
     })
 }
@@ -49,7 +46,7 @@ fn properties(d: &mut Deployment) -> &mut TableProperties {
 }
 
 fn decided(d: &mut Deployment, decision: AccessDecision) {
-    let access = shared(d).access.as_mut().unwrap().as_mut().unwrap();
+    let access = shared(d).access.as_mut().unwrap();
     access.insert(USING[1].to_owned(), decision);
 }
 
@@ -71,7 +68,6 @@ fn environments(d: &mut Deployment, most: u32) {
 pub(super) const ROWS: &[Row] = &[
     ("table", |_| {}, None),
     ("table", as_made, Some(Fine)),
-    ("table", |d| properties(d).provisioned = Some(5), Some(Fine)),
     ("table", |d| properties(d).status = "UPDATING".to_owned(), Some(Fine)),
     (
         "table",
@@ -90,8 +86,7 @@ pub(super) const ROWS: &[Row] = &[
     ("table-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::OutOfBoundary), Some(Danger)),
     ("table-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
-    ("table-permissions", |d| shared(d).access = Some(refused()), Some(Unknown)),
-    ("table-permissions", |d| shared(d).access = None, None),
+    ("table-permissions", |d| shared(d).access = refused(), Some(Unknown)),
     ("table-permissions", |d| _ = keyed(d, AccessDecision::Allowed), Some(Fine)),
     ("table-permissions", |d| _ = keyed(d, AccessDecision::NotAllowed), Some(Danger)),
     (

@@ -16,7 +16,7 @@ fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
         messages_per_call: 10,
         properties: Ok(Some(TargetProperties { state, timeout: secs(45) })),
         reserved_concurrency: Ok(None),
-        access: Some(Ok(allowed(&INVOKING))),
+        access: Ok(allowed(&INVOKING)),
     })
 }
 
@@ -35,7 +35,7 @@ fn state(d: &mut Deployment, state: &str, update: &str) {
 }
 
 fn decided(d: &mut Deployment, decision: AccessDecision) {
-    let access = invoked(d).access.as_mut().unwrap().as_mut().unwrap();
+    let access = invoked(d).access.as_mut().unwrap();
     access.insert(INVOKING[0].to_owned(), decision);
 }
 
@@ -55,6 +55,9 @@ pub(super) const ROWS: &[Row] = &[
     ("target", |d| state(d, "Pending", "InProgress"), Some(Warning)),
     ("target", |d| state(d, "Active", "Failed"), Some(Warning)),
     ("target", |d| state(d, "Active", "InProgress"), Some(Unknown)),
+    ("target", |d| invoked(d).reserved_concurrency = Ok(Some(1)), Some(Fine)),
+    ("target", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
+    ("target", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
     ("target-timeout", |_| {}, None),
     // With 5 s to start and 5 s to settle, 50 s are a minute.
     ("target-timeout", |d| properties(d).timeout = secs(50), Some(Fine)),
@@ -71,41 +74,18 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Warning),
     ),
-    ("target-concurrency", |_| {}, None),
-    ("target-concurrency", as_made, Some(Fine)),
-    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(10)), Some(Fine)),
-    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(9)), Some(Warning)),
-    (
-        "target-concurrency",
-        |d| {
-            provisioned(d, 2);
-            invoked(d).reserved_concurrency = Ok(Some(19));
-        },
-        Some(Warning),
-    ),
-    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
-    ("target-concurrency", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
-    (
-        // Two calls at a time for each batch.
-        "target-concurrency",
-        |d| {
-            invoked(d).messages_per_call = 5;
-            d.target.as_mut().unwrap().reserved_concurrency = Ok(Some(19));
-        },
-        Some(Warning),
-    ),
     ("target-permissions", |_| {}, None),
     ("target-permissions", as_made, Some(Fine)),
     ("target-permissions", |d| decided(d, AccessDecision::NotAllowed), Some(Danger)),
     ("target-permissions", |d| decided(d, AccessDecision::Denied), Some(Danger)),
     ("target-permissions", |d| decided(d, AccessDecision::Depends), Some(Unknown)),
-    ("target-permissions", |d| invoked(d).access = Some(refused()), Some(Unknown)),
-    ("target-mapping", |_| {}, None),
-    ("target-mapping", as_made, Some(Fine)),
-    ("target-mapping", |d| also_invokes(d, "charge", "Enabled"), Some(Danger)),
-    ("target-mapping", |d| also_invokes(d, "charge:7", "Enabled"), Some(Danger)),
-    ("target-mapping", |d| also_invokes(d, "charge", "Disabled"), Some(Fine)),
-    ("target-mapping", |d| also_invokes(d, "charges", "Enabled"), Some(Fine)),
+    ("target-permissions", |d| invoked(d).access = refused(), Some(Unknown)),
+    ("other-consumers", |_| {}, Some(Fine)),
+    ("other-consumers", as_made, Some(Fine)),
+    ("other-consumers", |d| also_invokes(d, "charge", "Enabled"), Some(Danger)),
+    ("other-consumers", |d| also_invokes(d, "charge:7", "Enabled"), Some(Danger)),
+    ("other-consumers", |d| also_invokes(d, "charge", "Disabled"), Some(Fine)),
+    ("other-consumers", |d| also_invokes(d, "charges", "Enabled"), Some(Warning)),
     // The target's own timeout counts instead.
     ("batch-fits-timeout", as_made, None),
     (
@@ -137,8 +117,7 @@ fn a_longer_timeout_leaves_room_for_the_target() {
 #[test]
 fn the_reserved_concurrency_is_of_the_function_and_not_of_its_alias() {
     let mut deployment = good();
-    invoked(&mut deployment).reserved_concurrency = Ok(Some(9));
-    let finding = found(&deployment, "target-concurrency").unwrap();
-    let raise = "--function-name charge --reserved-concurrent-executions 10";
-    assert!(finding.diagnosis.remedies[0].ends_with(raise), "{finding:#?}");
+    invoked(&mut deployment).reserved_concurrency = Ok(Some(0));
+    let finding = found(&deployment, "target").unwrap();
+    assert!(finding.diagnosis.remedies[0].ends_with("--function-name charge"), "{finding:#?}");
 }
