@@ -1,5 +1,4 @@
-//! `requeue dlq discard`: exports messages to a file, and then deletes them. Without a complete
-//! export it deletes nothing.
+//! `requeue dlq discard`: deletes messages after a complete export of them to a file.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -42,7 +41,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What a second signal leaves while the command deletes.
 pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, also those that are still \
                                        in the queue, so an import of it would double them; \
                                        messages in hand stay hidden {until}: to discard them too, \
@@ -112,8 +110,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-/// Writes the chosen messages to the file, or says in a dry run why it would not; `None` after a
-/// signal.
+/// Writes the chosen messages to the file, or says why a discard would not; `None` after a signal.
 async fn keep(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -165,8 +162,7 @@ async fn keep(
     Ok(Some((exported, refusal)))
 }
 
-/// Deletes the exported messages in a scan of its own, because the answer to the question may have
-/// come after their visibility timeout.
+/// In a scan of its own: the answer to the question may have come after the visibility timeout.
 pub(crate) async fn delete(
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,

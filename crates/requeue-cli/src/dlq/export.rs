@@ -23,8 +23,8 @@ use crate::{Error, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
-    /// The file; `-` is the standard output. A regular file appears only at the end, with all messages
-    /// that were received; the command writes directly into pipes and character devices.
+    /// The file; `-` is the standard output. A regular file appears only at the end, with all
+    /// messages that were received; the command writes directly into pipes and character devices.
     #[arg(index = 1)]
     file: PathBuf,
     #[command(flatten)]
@@ -82,12 +82,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(stop.status(is_complete && finds_all && looked.is_released() && unreadable == 0))
 }
 
-/// The messages that were chosen and written.
 #[derive(Default)]
 pub(super) struct Exported {
     pub(super) ids: HashSet<String>,
     pub(super) groups: DeadLetterGroups,
-    /// Those whose attributes cannot be read.
     pub(super) unreadable: usize,
 }
 
@@ -114,7 +112,6 @@ pub(super) async fn export(
     Ok((exported, looked))
 }
 
-/// A message as a line of the file.
 pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let mut line = DeadLetterJson::of(letter, &dead);
@@ -123,7 +120,6 @@ pub(crate) fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 
-/// Writes these messages to a new file.
 pub(crate) fn write_file<'a>(
     to: &Path,
     letters: impl Iterator<Item = &'a Letter>,
@@ -135,17 +131,14 @@ pub(crate) fn write_file<'a>(
     file.finish()
 }
 
-/// The destination of the lines.
 pub(super) enum Target {
     StandardOutput,
-    /// A pipe, a character device, or a file that another program has opened for this one. Its
-    /// content stays.
+    /// A pipe, a character device, or a file that another program has opened. Its content stays.
     Into {
         file: BufWriter<File>,
         to: PathBuf,
     },
-    /// A temporary file beside the final one, until all lines are written. If this value is dropped
-    /// before, the file is removed.
+    /// A temporary file beside the final one, until all lines are written; else it is removed.
     Beside {
         file: BufWriter<NamedTempFile>,
         to: PathBuf,
@@ -259,8 +252,7 @@ fn cannot_be_written(file: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", file.display())
 }
 
-/// Whether this exists and is not a regular file, so that no file may replace it. Directories,
-/// block devices and sockets are refused.
+/// Whether no file may replace this. Directories, block devices and sockets are refused.
 fn is_written_into(path: &Path) -> Result<bool, Error> {
     if is_descriptor(path) {
         return Ok(true);
@@ -287,24 +279,11 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
     Err(format!("{} is {what}; name a file or a pipe", path.display()).into())
 }
 
-/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`. A
-/// rename cannot replace such a name.
+/// Whether this stands for an open file, like `/dev/fd/3`, which a rename cannot replace.
 fn is_descriptor(path: &Path) -> bool {
-    /// Links that Linux follows at most. Source: `path_resolution(7)`.
-    const MAX_LINKS: usize = 40;
-    let mut path = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let directory = path
-            .parent()
-            .and_then(|directory| fs::canonicalize(directory).ok())
-            .unwrap_or_default();
-        if directory.starts_with("/proc") || directory.starts_with("/dev/fd") {
-            return true;
-        }
-        let Ok(target) = fs::read_link(&path) else { return false };
-        path = directory.join(target);
-    }
-    false
+    let directory = path.parent().and_then(|directory| fs::canonicalize(directory).ok());
+    let directory = directory.unwrap_or_default();
+    directory.starts_with("/proc") || directory.starts_with("/dev/fd")
 }
 
 #[cfg(test)]

@@ -17,10 +17,8 @@ use tokio::time::Instant;
 use crate::table::moment;
 use crate::{duration_argument, output, send};
 
-/// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// A message that was received.
 pub(crate) struct Letter {
     pub(crate) id: String,
     pub(crate) receipt_handle: String,
@@ -67,9 +65,8 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
     dead.reason().unwrap_or(UNKNOWN)
 }
 
-/// The source queue that this message claims. The claim is not verified: anybody who may send to
-/// this queue, or to one before it, can write it. For a message that SQS itself moved here, only
-/// SQS's own data count.
+/// The source queue that this message claims, unless SQS moved it. Anybody who may send to this
+/// queue, or to one before it, can write it.
 pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
     dead.source().filter(|_| !letter.record.was_dead_lettered)
 }
@@ -83,8 +80,8 @@ pub(crate) struct Filter {
     /// Only messages dead-lettered for this reason, as `list` shows it. May be given several times.
     #[arg(long, help_heading = "Which messages", value_parser = reasons())]
     reason: Vec<String>,
-    /// Only messages whose failure has this text, as `list` shows it, upper and lower case included.
-    /// May be given several times.
+    /// Only messages whose failure has this text, as `list` shows it, upper and lower case
+    /// included. May be given several times.
     #[arg(long, help_heading = "Which messages", value_name = "TEXT")]
     detail: Vec<String>,
     /// Only messages whose failure has this status or code of the downstream service: 422 or
@@ -111,7 +108,7 @@ pub(crate) struct Filter {
     pub(crate) limit: Option<u64>,
     /// Exactly these messages, by their own ids.
     #[arg(skip)]
-    chosen: Option<HashSet<String>>,
+    pub(super) chosen: Option<HashSet<String>>,
     /// Those of `id` that a message had, and whether it was its own id.
     #[arg(skip)]
     found: RefCell<HashMap<String, bool>>,
@@ -122,10 +119,6 @@ impl Filter {
     pub(crate) fn of_ids(ids: HashSet<String>) -> Self {
         let limit = u64::try_from(ids.len()).ok();
         Self { limit, chosen: Some(ids), ..Self::default() }
-    }
-
-    pub(crate) fn is_by_id(&self) -> bool {
-        self.chosen.is_some()
     }
 
     pub(crate) fn is_set(&self) -> bool {
@@ -141,12 +134,14 @@ impl Filter {
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
         self.note_found(&ids);
         let detail = dead.detail().unwrap_or_default();
+        // When it was dead-lettered, or else first sent.
+        let at = || dead.failed_at().or_else(|| letter.first_sent(dead));
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&letter.id))
             && named(&self.class, &[class(dead)])
             && named(&self.reason, &[reason(dead)])
             && named(&self.code, &[status(detail), code(detail)].map(Option::unwrap_or_default))
             && (self.detail.is_empty() || self.detail.iter().any(|text| detail.contains(text)))
-            && self.since.is_none_or(|since| dead_lettered(letter, dead) >= Some(since))
+            && self.since.is_none_or(|since| at() >= Some(since))
             && self.attribute.iter().all(|attribute| has_attribute(letter, attribute))
             && named(&self.id, &ids)
             && (self.source.is_empty() || self.names_source_of(letter, dead))
@@ -174,9 +169,8 @@ impl Filter {
         !self.id.is_empty() && self.id.iter().all(|id| found.get(id) == Some(&true))
     }
 
-    /// Notes what it did not find after it saw all messages of the queue: any message, or some of the
-    /// ids. Returns whether it chose a message, if it had to, and whether one has each of the ids, as
-    /// far as no limit ended the search.
+    /// Notes what it did not find after it saw all messages. Returns whether it chose a message, if
+    /// it had to, and whether one has each of the ids, as far as no limit ended the search.
     pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
         let found = self.found.borrow();
         let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
@@ -216,11 +210,6 @@ impl Filter {
         words.extend(attributes.map(|(name, value)| format!("with {name}={value}")));
         if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
     }
-}
-
-/// The time at which a message was dead-lettered, or else of its first send.
-fn dead_lettered(letter: &Letter, dead: &DeadLetter<'_>) -> Option<SystemTime> {
-    dead.failed_at().or_else(|| letter.first_sent(dead))
 }
 
 fn has_attribute(letter: &Letter, (name, value): &(String, String)) -> bool {
@@ -274,7 +263,6 @@ pub(crate) fn code(detail: &str) -> Option<&str> {
     (!own.is_empty() && !own.contains(' ')).then_some(own)
 }
 
-/// The known facts of a message, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadLetterJson<'a> {

@@ -27,8 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The most groups with the same class and reason. More kinds of failures would no longer tell
-/// kinds apart.
+/// The most groups with the same class and reason. More would no longer tell kinds apart.
 const MAX_KINDS: usize = 50;
 
 /// Messages by class, reason and the kind of failure.
@@ -39,8 +38,7 @@ pub(crate) struct DeadLetterGroups {
     later_version: u64,
 }
 
-/// Class, reason, and the failure's text without the parts that vary between messages; `None` if
-/// there is no text.
+/// Class, reason, and the failure's text without the parts that vary between messages.
 pub(crate) type GroupKey = (&'static str, String, Option<String>);
 
 /// A failure's text without its words that have a digit: `order # timed out`. Requeue's own texts
@@ -55,13 +53,12 @@ fn kind(detail: &str) -> String {
     detail.split_whitespace().map(general).collect::<Vec<_>>().join(" ")
 }
 
+#[derive(Default)]
 pub(crate) struct DeadLetterGroup {
     count: u64,
-    /// The first send of the oldest message.
     pub(crate) oldest: Option<SystemTime>,
     /// The first and the last time at which one was dead-lettered, as far as the messages say it.
     pub(crate) dead_lettered: Option<(SystemTime, SystemTime)>,
-    /// The first message of the group.
     example: String,
     detail: Option<String>,
     /// The service's own words, of the first message that has some.
@@ -110,17 +107,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 impl DeadLetterGroups {
-    /// Returns the group of the message.
     pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) -> GroupKey {
         let sent = letter.first_sent(dead);
         let key = self.key(class(dead), reason(dead), dead.detail());
         let group = self.by_key.entry(key.clone()).or_insert_with(|| DeadLetterGroup {
-            count: 0,
-            oldest: None,
-            dead_lettered: None,
             example: letter.id.clone(),
             detail: dead.detail().map(str::to_owned),
-            text: None,
+            ..DeadLetterGroup::default()
         });
         group.count += 1;
         group.text = group.text.take().or_else(|| dead.text().map(str::to_owned));
@@ -162,14 +155,12 @@ impl DeadLetterGroups {
         by_class(&counts)
     }
 
-    /// The largest first.
     fn sorted(&self) -> Vec<(&GroupKey, &DeadLetterGroup)> {
         let mut sorted: Vec<_> = self.by_key.iter().collect();
         sorted.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
         sorted
     }
 
-    /// As a table.
     pub(crate) fn text(&self) -> String {
         let heads = [
             Number("messages"),
@@ -213,8 +204,7 @@ impl DeadLetterGroups {
             .map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
-            // On a FIFO queue Requeue sends no annotated copies, because a copy would lose its
-            // place.
+            // On a FIFO queue Requeue sends no annotated copies: they would lose their place.
             let mode = if queue.is_fifo() { "direct" } else { "annotate" };
             output::remark(&format!(
                 "{} without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}",
@@ -332,14 +322,7 @@ mod tests {
             .map(|n: u8| format!("{}{}", char::from(b'a' + n / 10), char::from(b'a' + n % 10)));
         for name in names.chain(["aa".to_owned()]) {
             let key = groups.key("temporary", "too-old", Some(&name));
-            let group = DeadLetterGroup {
-                count: 0,
-                oldest: None,
-                dead_lettered: None,
-                example: String::new(),
-                detail: Some(name),
-                text: None,
-            };
+            let group = DeadLetterGroup { detail: Some(name), ..DeadLetterGroup::default() };
             groups.by_key.entry(key).or_insert(group).count += 1;
         }
         assert_eq!((groups.by_key.len(), groups.count()), (MAX_KINDS + 1, 61));

@@ -1,5 +1,4 @@
-//! `requeue dlq`: lists, shows, exports, imports, discards and redrives dead letters. It knows no policy, and prints
-//! bodies only on request.
+//! `requeue dlq`: works on dead letters. It knows no policy, and prints bodies only on request.
 
 use std::process::ExitCode;
 
@@ -21,7 +20,6 @@ pub(crate) mod sqs;
 
 pub(crate) use self::queue::{DeadLetters, Purpose, QueueArguments};
 
-/// The text below the options of a command that only looks at messages.
 macro_rules! help {
     (list) => {
         help!(
@@ -118,7 +116,6 @@ fn needed(queue: clap::Arg) -> clap::Arg {
     queue.required_unless_present_any(["queue", "source_queue"])
 }
 
-/// The same, behind the file.
 fn second(queue: clap::Arg) -> clap::Arg {
     needed(queue).index(2)
 }

@@ -1,17 +1,17 @@
 //! The outcome of each message that a command tried to redrive or to delete, and of the whole job.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 
-use requeue::queue::CallErrorKind;
+use requeue::queue::{CallErrorKind, EntryError};
 
 use super::letter::Letter;
 use super::queue::DeadLetters;
 use crate::Error;
+use crate::table::messages;
 
-/// The outcome of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Whether the message was redriven or deleted.
     pub(crate) is_done: bool,
     /// Whether it may be, though SQS did not confirm it.
     pub(crate) is_in_doubt: bool,
@@ -25,17 +25,19 @@ pub(crate) struct Outcome {
 #[derive(Default)]
 pub(crate) struct Outcomes {
     pub(crate) by_id: HashMap<String, Outcome>,
-    /// The error that ended the work, if one did.
     pub(crate) error: Option<Error>,
 }
 
-/// The end of a redrive or a discard of chosen messages.
 pub(crate) struct JobEnd {
-    /// A line for each result.
     pub(crate) lines: Vec<String>,
-    /// Whether all chosen messages were redriven or deleted.
     pub(crate) is_complete: bool,
     pub(crate) outcomes: Outcomes,
+}
+
+/// A line for each number of messages that is not 0.
+pub(super) fn counted<W: Display>(rows: impl IntoIterator<Item = (u64, W)>) -> Vec<String> {
+    let rows = rows.into_iter().filter(|(count, _)| *count > 0);
+    rows.map(|(count, words)| format!("{} {words}", messages(count))).collect()
 }
 
 impl Outcome {
@@ -57,7 +59,6 @@ impl Outcome {
 }
 
 impl Outcomes {
-    /// The messages that are done for sure.
     pub(crate) fn done(&self) -> usize {
         self.by_id.values().filter(|outcome| outcome.is_done).count()
     }
@@ -78,11 +79,10 @@ pub(super) async fn delete(
     let handles: Vec<&str> = letters.iter().map(|letter| letter.receipt_handle.as_str()).collect();
     let error = match sqs.delete(&queue.arn, &handles).await {
         Ok(deletions) => {
-            let outcome = |deletion: requeue::queue::Confirmation| match deletion {
-                Ok(()) => Outcome::done(),
-                Err(error) => Outcome::left(error.code),
-            };
-            return (deletions.into_iter().map(outcome).collect(), None);
+            let left = |error: EntryError| Outcome::left(error.code);
+            let outcomes =
+                deletions.into_iter().map(|one| one.map_or_else(left, |()| Outcome::done()));
+            return (outcomes.collect(), None);
         }
         Err(error) => error,
     };

@@ -12,7 +12,6 @@ use crate::stop::Stop;
 use crate::table::{columns, hanging, moment, thousands};
 use crate::{Error, output};
 
-/// Messages shown without --limit.
 const SHOWN: u64 = 10;
 
 #[derive(clap::Args)]
@@ -116,5 +115,4 @@ impl Arguments {
     }
 }
 
-/// A further line of a value.
 const INDENTED: &str = "\n                  ";

@@ -1,5 +1,4 @@
-//! The dead-letter queue of a command: finds it, and makes sure that it is one. And the question
-//! before a command changes something there.
+//! Finds a command's dead-letter queue, makes sure that it is one, and asks before a change.
 
 use std::io::{IsTerminal, stdin};
 use std::thread;
@@ -43,38 +42,30 @@ pub(crate) struct QueueArguments {
     #[arg(long, help_heading = "Queue", conflicts_with = "source_queue")]
     any_queue: bool,
     #[command(flatten)]
-    region: RegionArgument,
+    pub(crate) region: RegionArgument,
     /// Most messages to look at.
     #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = MAX_MESSAGES,
           value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
     max_messages: u32,
 }
 
-/// Messages that a command looks at by default.
 const MAX_MESSAGES: u32 = 10_000;
-/// Source queues whose messages a note counts.
 const MAX_SOURCES: usize = 10;
-/// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
-/// quotas".
+/// In flight at once. Source: SQS developer guide, "Amazon SQS message quotas".
 const MAX_IN_FLIGHT: i64 = 120_000;
 
-/// A dead-letter queue.
 #[derive(Clone)]
 pub(crate) struct DeadLetters {
     pub(crate) sqs: Sqs,
     pub(crate) queue: Description,
-    /// Most messages to look at.
     pub(crate) max_messages: usize,
-    /// The source queue whose redrive policy named it.
     pub(crate) source: Option<QueueArn>,
     /// The reason to doubt that it is one.
     pub(crate) doubt: Option<String>,
 }
 
-/// The use of the messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// They stay in the queue.
     Look,
     /// They may leave it for good.
     Delete,
@@ -83,14 +74,9 @@ pub(crate) enum Purpose {
 }
 
 impl QueueArguments {
-    /// The dead-letter queue of this source queue.
     pub(crate) fn of_source(source: QueueName, region: Option<&str>) -> Self {
         let (source_queue, region) = (Some(source), RegionArgument::of(region));
         Self { source_queue, region, max_messages: MAX_MESSAGES, ..Self::default() }
-    }
-
-    pub(crate) fn region(&self) -> &RegionArgument {
-        &self.region
     }
 
     pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {
@@ -126,7 +112,6 @@ impl QueueArguments {
     }
 }
 
-/// The queue that was given as this option.
 pub(super) async fn named(
     name: &QueueName,
     option: &str,
@@ -148,7 +133,6 @@ impl DeadLetters {
         self.queue.messages.saturating_sub(self.queue.in_flight + self.queue.delayed)
     }
 
-    /// The dead-letter queue of this source queue.
     pub(crate) async fn of(
         sqs: Sqs,
         queue: &QueueArn,
@@ -185,7 +169,6 @@ impl DeadLetters {
         }
     }
 
-    /// Notes the side effects of looking into this queue.
     pub(crate) fn warn(&self) {
         self.warnings().iter().for_each(|text| output::remark(text));
     }
@@ -235,8 +218,7 @@ impl DeadLetters {
     }
 }
 
-/// Refuses a queue that cannot be shown to be a dead-letter queue, and names the right one. Returns
-/// the doubt if the command may go on.
+/// Refuses a queue that is surely none, and names the right one. Returns a doubt otherwise.
 async fn check(
     sqs: &Sqs,
     queue: &Description,
@@ -274,7 +256,6 @@ pub(super) fn progress() -> CommandProgress {
     CommandProgress::shown("asking SQS for the queue")
 }
 
-/// An error if nobody can answer a question about this.
 pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
     if stdin().is_terminal() {
         return Ok(());

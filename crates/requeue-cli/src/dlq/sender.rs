@@ -1,6 +1,5 @@
-//! The one sender of dead letters, for redrives and imports: in batches that SQS accepts, at a rate,
-//! each message once, and with SQS's confirmation of each. In a FIFO queue no message overtakes one
-//! of its group that was not sent.
+//! The one sender of dead letters: in batches that SQS accepts, at a rate, each once, and with
+//! SQS's confirmation. In a FIFO queue no message overtakes one of its group that was not sent.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,8 +14,7 @@ use crate::Error;
 use crate::failed_call::may_be_carried_out;
 use crate::stop::Stop;
 
-/// After so many sends in a row without any confirmation a command ends: each further one would leave
-/// more messages in doubt.
+/// A command ends after so many sends in a row without any confirmation.
 const MAX_UNCONFIRMED: usize = 8;
 
 /// The end of the code of a message that SQS may have stored, though it did not confirm it.
@@ -33,19 +31,15 @@ pub(super) trait Sendable {
 pub(super) struct ConfirmedSender<'a> {
     sqs: &'a Sqs,
     stop: &'a Stop,
-    /// The name of its work, as in `redrive`.
     work: &'static str,
     /// At most so many messages in a second, also after a long wait for SQS.
     rate: Option<u16>,
-    /// The time of the next message.
     next: Instant,
     /// Groups with a message that was not sent.
     blocked: HashSet<String>,
-    /// The sends in a row of which SQS confirmed nothing.
     unconfirmed: usize,
 }
 
-/// The result of one request.
 pub(super) struct Sent {
     began: Instant,
     /// By the positions of the messages in the batch: sent, or the code of the failure.
@@ -82,7 +76,6 @@ impl<'a> ConfirmedSender<'a> {
         batch.extract_if(.., is_blocked).collect()
     }
 
-    /// Keeps back later messages of this group.
     pub(super) fn block(&mut self, group: Option<&str>) {
         self.blocked.extend(group.map(str::to_owned));
     }
@@ -108,8 +101,8 @@ impl<'a> ConfirmedSender<'a> {
         }
     }
 
-    /// Notes the result of a request: the time of the next one, and the groups that have to wait.
-    /// The error makes it pointless to continue.
+    /// Notes the next time and the groups that have to wait. An error makes it pointless to
+    /// continue.
     pub(super) fn note<T: Sendable>(
         &mut self,
         to: &QueueArn,
@@ -146,8 +139,8 @@ impl<'a> ConfirmedSender<'a> {
         self.unconfirmed >= MAX_UNCONFIRMED
     }
 
-    /// Notes messages whose request began at this time, also those that SQS did not confirm. Time in
-    /// which none was sent is lost, since its messages would come in a burst.
+    /// Notes messages whose request began at this time, also those that SQS did not confirm. Time
+    /// in which none was sent is lost, since its messages would come in a burst.
     fn spend(&mut self, began: Instant, count: u64) {
         if let (Some(rate), 1..) = (self.rate, count) {
             self.next = self.next.max(began) + Duration::from_secs(count) / u32::from(rate);
@@ -156,7 +149,6 @@ impl<'a> ConfirmedSender<'a> {
 }
 
 impl Sent {
-    /// For a batch that was not sent, for this reason.
     pub(super) fn nothing<T>(code: &str, batch: &[T]) -> Self {
         let each = batch.iter().map(|_| Err(code.to_owned())).collect();
         Self { began: Instant::now(), each, error: None }
@@ -175,48 +167,27 @@ fn may_exist(code: &str) -> String {
     format!("{code}{MAY_EXIST}")
 }
 
-/// Messages for one request: at most ten and 1 MiB. For a FIFO queue they have one message of each
-/// group, because later messages must not overtake one that fails.
-pub(super) struct Batch<T> {
-    messages: Vec<T>,
-    bytes: usize,
-}
-
-impl<T> Default for Batch<T> {
-    fn default() -> Self {
-        Self { messages: Vec::new(), bytes: 0 }
-    }
-}
-
-impl<T: Sendable> Batch<T> {
-    /// Adds a message. Returns the messages before it, if there is no room beside them.
-    pub(super) fn add(&mut self, message: T, to: &QueueArn) -> Option<Vec<T>> {
-        let next = message.outgoing(to);
-        let is_of_group = |other: &T| other.outgoing(to).group_id == next.group_id;
-        let follows = to.is_fifo() && self.messages.iter().any(is_of_group);
-        let size = next.size();
-        let has_room = self.messages.len() < MAX_BATCH_ENTRIES
-            && self.bytes + size <= MAX_BATCH_BYTES
-            && !follows;
-        let full = if has_room { None } else { self.take() };
-        self.bytes += size;
-        self.messages.push(message);
-        full
-    }
-
-    /// The messages so far; `None` if there are none.
-    pub(super) fn take(&mut self) -> Option<Vec<T>> {
-        let Self { messages, .. } = std::mem::take(self);
-        (!messages.is_empty()).then_some(messages)
-    }
+/// Adds a message to those of one request: at most ten and 1 MiB, and for a FIFO queue one of each
+/// group, because later messages must not overtake one that fails. Returns the messages before it,
+/// if there is no room beside them.
+pub(super) fn add<T: Sendable>(batch: &mut Vec<T>, message: T, to: &QueueArn) -> Option<Vec<T>> {
+    let next = message.outgoing(to);
+    let is_of_group = |other: &T| other.outgoing(to).group_id == next.group_id;
+    let follows = to.is_fifo() && batch.iter().any(is_of_group);
+    let bytes: usize = batch.iter().map(|other| other.outgoing(to).size()).sum();
+    let is_full = batch.len() >= MAX_BATCH_ENTRIES || bytes + next.size() > MAX_BATCH_BYTES;
+    let before = (is_full || follows).then(|| std::mem::take(batch));
+    batch.push(message);
+    before.filter(|before| !before.is_empty())
 }
 
 /// All messages in batches, in their order.
 pub(super) fn batches<T: Sendable>(to: &QueueArn, messages: Vec<T>) -> Vec<Vec<T>> {
-    let mut batch = Batch::default();
+    let mut batch = Vec::new();
+    let messages = messages.into_iter();
     let mut full: Vec<Vec<T>> =
-        messages.into_iter().filter_map(|message| batch.add(message, to)).collect();
-    full.extend(batch.take());
+        messages.filter_map(|message| add(&mut batch, message, to)).collect();
+    full.push(batch);
     full
 }
 

@@ -18,9 +18,7 @@ use crate::Error;
 use crate::failed_call::{FailedCall, call_error, is_of_credentials};
 use crate::progress::SQS_REQUESTS;
 
-/// The longest time of a call, in addition to its wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Attempts of a call.
 const MAX_ATTEMPTS: u32 = 5;
 /// The code of a call without a response in time.
 const TIMED_OUT: &str = "TimedOut";
@@ -34,7 +32,6 @@ pub(crate) struct Sqs {
     endpoint: String,
 }
 
-/// `SdkError` to the port's words.
 macro_rules! ask {
     ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
         let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
@@ -52,17 +49,14 @@ impl Sqs {
         Self { port: SqsQueue::new(&client), client, endpoint }
     }
 
-    /// With this client of this endpoint.
     pub(crate) fn by(client: Client, endpoint: String) -> Self {
         Self { endpoint, ..Self::new(client) }
     }
 
-    /// With these settings, which lead to this endpoint.
     pub(crate) fn of(sdk: &SdkConfig, endpoint: String) -> Self {
         Self::by(Client::new(sdk), endpoint)
     }
 
-    /// The error of a call.
     pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {
         let queue = queue.to_string();
         FailedCall::of_sqs(operation, &queue, &self.endpoint, error).to_string().into()
@@ -83,7 +77,6 @@ impl Sqs {
         described.await.map_err(|error| self.refusal("GetQueueAttributes", queue, &error))
     }
 
-    /// The queues whose redrive policy names this one.
     pub(crate) async fn sources(&self, queue: &QueueArn) -> Result<Vec<QueueArn>, Error> {
         let client = self.client(queue);
         let mut sources = Vec::new();
@@ -124,7 +117,6 @@ impl Sqs {
         Ok(started.task_handle.unwrap_or_default())
     }
 
-    /// The latest task of this queue.
     pub(crate) async fn latest_move(&self, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
         let request = self.client(queue).list_message_move_tasks();
         let request = request.source_arn(queue.to_string()).max_results(10);
@@ -133,15 +125,13 @@ impl Sqs {
         Ok(tasks.max_by_key(MoveTask::started_timestamp))
     }
 
-    /// Cancels a task, and returns the number of messages that it has moved.
     pub(crate) async fn cancel_move(&self, queue: &QueueArn, handle: &str) -> Result<u64, Error> {
         let request = self.client(queue).cancel_message_move_task().task_handle(handle);
         let response = ask!(self, "CancelMessageMoveTask", queue, request)?;
         Ok(u64::try_from(response.approximate_number_of_messages_moved()).unwrap_or_default())
     }
 
-    /// Receives messages, with the time of the request: SQS has hidden them since then at the
-    /// earliest.
+    /// With the time of the request: SQS has hidden the messages since then at the earliest.
     pub(crate) async fn receive(
         &self,
         queue: &QueueArn,
@@ -154,8 +144,7 @@ impl Sqs {
         received.await.map_err(|error| self.refusal("ReceiveMessage", queue, &error))
     }
 
-    /// Sends at most [`MAX_BATCH_ENTRIES`] messages. Never resends a message that SQS may have
-    /// stored.
+    /// At most [`MAX_BATCH_ENTRIES`]. Never resends a message that SQS may have stored.
     pub(crate) async fn send(
         &self,
         queue: &QueueArn,
@@ -174,7 +163,6 @@ impl Sqs {
         each(handles, async |handles| self.port.delete(queue, handles).await).await
     }
 
-    /// Makes messages visible again.
     pub(crate) async fn release(
         &self,
         queue: &QueueArn,
@@ -188,7 +176,8 @@ impl Sqs {
     }
 }
 
-/// Whether SQS may accept a call later that may run twice: it did nothing, or its effect is unknown.
+/// Whether SQS may accept a call later that may run twice: it did nothing, or its effect is
+/// unknown.
 fn is_passing(error: &CallError) -> bool {
     matches!(error.kind, CallErrorKind::Unavailable | CallErrorKind::Ambiguous)
         && !is_of_credentials(&error.code)

@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 impl Arguments {
     async fn log(&self) -> Result<Option<FunctionLog>, Error> {
         let Some(name) = &self.function else { return Ok(None) };
-        FunctionLog::find(name, self.place.region()).await.map(Some)
+        FunctionLog::find(name, &self.place.region).await.map(Some)
     }
 
     async fn dead_letters(&self) -> Result<Option<DeadLetterScreen>, Error> {

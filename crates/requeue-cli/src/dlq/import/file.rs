@@ -21,20 +21,16 @@ use crate::dlq::sender::Sendable;
 const MAX_ID: usize = 100;
 /// The longest ARN of a queue: that of a name of 80 characters in the longest partition and region.
 const MAX_ARN: usize = 160;
-/// The most source queues that a note names.
 const MAX_SHOWN: usize = 10;
 /// The longest line: JSON escapes a byte by six at most, and attributes take the rest.
 const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
 
 pub(super) struct ImportFile {
     path: PathBuf,
-    /// The path of its report.
     pub(super) report: PathBuf,
-    /// Makes the fingerprints of lines.
     fingerprints: RandomState,
 }
 
-/// A message of the file.
 pub(super) struct Line {
     /// From 1 on.
     pub(super) number: u64,
@@ -49,7 +45,6 @@ pub(super) struct Line {
     deduplication_id: String,
 }
 
-/// A line as an export writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExportedLine {
@@ -68,20 +63,18 @@ pub(super) struct Summary {
     pub(super) lines: u64,
     /// The lines that no earlier run has sent.
     pub(super) left: u64,
-    /// Those lines by class.
     pub(super) classes: BTreeMap<&'static str, u64>,
     /// The numbers of the other lines.
     sent_before: HashSet<u64>,
     /// Of the lines that are left: SQS may have stored them in an earlier run.
     pub(super) in_doubt: u64,
-    /// The source queues from which SQS moved those lines, by their ARNs.
     pub(super) moved_from: BTreeSet<String>,
-    /// The fingerprint of each line.
     fingerprints: Vec<u64>,
 }
 
 impl Summary {
-    /// A note, if SQS moved messages from other queues than `to`: a sent message does not keep that.
+    /// A note, if SQS moved messages from other queues than `to`: a sent message does not keep
+    /// that.
     pub(super) fn lost_source(&self, to: &QueueArn) -> Option<String> {
         let to_name = to.name();
         let to = to.to_string();
@@ -108,8 +101,7 @@ impl Summary {
 }
 
 impl ImportFile {
-    /// A pipe cannot be read twice, so only a regular file is accepted. The report is beside it, if no
-    /// other one is named.
+    /// A pipe cannot be read twice, so only a regular file is accepted.
     pub(super) fn at(path: &Path, report: Option<&Path>) -> Result<Self, Error> {
         let shown = path.display();
         if path == Path::new("-") {
@@ -132,7 +124,7 @@ impl ImportFile {
             )
             .into());
         }
-        let report = report.map_or_else(|| beside(path, "report"), Path::to_owned);
+        let report = report.map_or_else(|| path.with_added_extension("report"), Path::to_owned);
         Ok(Self { path: path.to_owned(), report, fingerprints: RandomState::new() })
     }
 
@@ -148,7 +140,7 @@ impl ImportFile {
                 continue;
             }
             summary.left += 1;
-            summary.in_doubt += u64::from(report.may_have(line.number));
+            summary.in_doubt += u64::from(report.in_doubt.contains(&line.number));
             summary.moved_from.extend(line.moved_from);
             *summary.classes.entry(line.class).or_default() += 1;
         }
@@ -258,7 +250,9 @@ impl Line {
                 .as_deref()
                 .and_then(FailureClass::from_name)
                 .map_or(UNKNOWN, FailureClass::as_str),
-            moved_from: line.moved_from.filter(|arn| is_arn(arn)),
+            moved_from: line
+                .moved_from
+                .filter(|arn| arn.len() <= MAX_ARN && arn.parse::<QueueArn>().is_ok()),
             fingerprint: fingerprints.hash_one(text),
             group_id: line.group_id,
             attributes: attributes.ok_or("has a message attribute without a value")?,
@@ -296,24 +290,12 @@ impl Sendable for Line {
     }
 }
 
-fn is_arn(text: &str) -> bool {
-    text.len() <= MAX_ARN && text.parse::<QueueArn>().is_ok()
-}
-
 /// SQS stores one message with such an id within five minutes. So another run with the same report
 /// doubles no line, while a corrected line, or the same one with another report, is a new message.
 fn deduplication_id(message_id: &str, text: &str, report: &Path) -> String {
     let mut hash = DefaultHasher::new();
     (text, report).hash(&mut hash);
     format!("{message_id}-{:016x}", hash.finish())
-}
-
-/// This path with another extension behind its own.
-fn beside(path: &Path, extension: &str) -> PathBuf {
-    let mut path = path.to_owned().into_os_string();
-    path.push(".");
-    path.push(extension);
-    path.into()
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use file::{ImportFile, Line, Summary};
 use report::Report;
 
 use super::list::by_class;
+use super::outcome::counted;
 use super::queue::{agreed, named, progress, require_terminal};
-use super::sender::{BEHIND, Batch, ConfirmedSender, MAY_EXIST};
+use super::sender::{BEHIND, ConfirmedSender, MAY_EXIST, add};
 use super::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -52,7 +53,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The destination, and the counts of messages by result.
 struct Importer<'a> {
     to: &'a QueueArn,
     sender: ConfirmedSender<'a>,
@@ -60,7 +60,6 @@ struct Importer<'a> {
     counts: Counts,
 }
 
-/// The messages of this run.
 #[derive(Default)]
 struct Counts {
     sent: u64,
@@ -69,7 +68,6 @@ struct Counts {
     in_doubt: u64,
 }
 
-/// The last words of an import that ends in the middle.
 const CAN_GO_ON: &str = "the report has each message that was sent, but for those of the \
                          last request; the same command sends those again too, so they may then be \
                          in the queue twice";
@@ -152,13 +150,13 @@ impl Importer<'_> {
     ) -> Result<(), Error> {
         let progress = CommandProgress::shown("sending");
         progress.count("messages", Some(summary.left));
-        let mut batch = Batch::default();
+        let mut batch = Vec::new();
         // Nothing follows the last line, so the rest is a batch too.
         let lines = file.unsent(summary)?.map(Some).chain([None]);
         for line in lines {
             let full = match line {
-                Some(line) => batch.add(line?, self.to),
-                None => batch.take(),
+                Some(line) => add(&mut batch, line?, self.to),
+                None => Some(std::mem::take(&mut batch)).filter(|rest| !rest.is_empty()),
             };
             let Some(full) = full else { continue };
             self.send(full).await?;
@@ -228,19 +226,14 @@ fn tell(
         _ => format!("{} sent to {name}\n", messages(*sent)),
     };
     let waiting = if arguments.dry_run { 0 } else { summary.left.saturating_sub(sent + failed) };
-    for (count, words) in [
+    let doubt = "of these without a confirmation in an earlier run: SQS may have stored them then";
+    let counts = counted([
         (summary.lines - summary.left, "sent before, by the report"),
-        (
-            summary.in_doubt,
-            "of these without a confirmation in an earlier run: SQS may have stored them then",
-        ),
+        (summary.in_doubt, doubt),
         (failed.saturating_sub(*in_doubt), "not sent"),
         (*in_doubt, "without a confirmation: SQS may have stored them"),
         (waiting, "left, not sent yet"),
-    ] {
-        if count > 0 {
-            text.extend([&*messages(count), " ", words, "\n"]);
-        }
-    }
+    ]);
+    text.extend(counts.into_iter().map(|line| line + "\n"));
     output::result(&text, json.as_ref())
 }

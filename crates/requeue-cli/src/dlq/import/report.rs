@@ -1,5 +1,4 @@
-//! The report of an import: a line for each message that was sent or failed, written as it happens.
-//! The last line about a message counts.
+//! The report of an import: a line for each message as it is sent or fails. The last one counts.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -14,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use crate::dlq::sender::MAY_EXIST;
 use crate::{Error, output};
 
-/// A line of the report.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReportLine {
@@ -39,9 +37,9 @@ pub(super) struct Report {
     /// The ids of the sent messages, by the numbers of their lines.
     ids: HashMap<u64, String>,
     /// The numbers of the lines that SQS may have stored.
-    in_doubt: HashSet<u64>,
-    /// Locked to the end of this value, since two imports at once would each send what the other one
-    /// has sent. `None` if there is no report yet.
+    pub(super) in_doubt: HashSet<u64>,
+    /// Locked to the end of this value, since two imports at once would each send what the other
+    /// one has sent. `None` if there is no report yet.
     file: Option<File>,
     lines: Vec<u8>,
     queue: String,
@@ -52,11 +50,6 @@ pub(super) struct Report {
 const BEGINNING: &[u8] = br#"{"line":"#;
 /// The longest line: an id of 100 characters, an ARN and a code.
 const MAX_LINE: u64 = 4_096;
-
-/// Whether this may be the last line of a run that was killed.
-fn is_incomplete(text: &[u8]) -> bool {
-    text.starts_with(BEGINNING) || BEGINNING.starts_with(text)
-}
 
 impl Report {
     /// Empty if there is no report yet.
@@ -79,7 +72,9 @@ impl Report {
             // After an incomplete line, a new one begins.
             report.lines = if text.ends_with(b"\n") { Vec::new() } else { b"\n".to_vec() };
             let Ok(line) = serde_json::from_slice::<ReportLine>(&text) else {
-                if !is_incomplete(text.trim_ascii_end()) {
+                // It may be the last line of a run that was killed.
+                let text = text.trim_ascii_end();
+                if !text.starts_with(BEGINNING) && !BEGINNING.starts_with(text) {
                     return Err(format!(
                         "the file {shown} is there already, and its line {at} is not a line of a \
                          report; name another file with --report"
@@ -133,11 +128,6 @@ impl Report {
         .into()
     }
 
-    /// Whether SQS may have stored this line in an earlier run.
-    pub(super) fn may_have(&self, line: u64) -> bool {
-        self.in_doubt.contains(&line)
-    }
-
     /// Whether this line, which has this message, was sent.
     pub(super) fn has(&self, line: u64, message_id: &str) -> Result<bool, Error> {
         match self.ids.get(&line) {
@@ -175,9 +165,8 @@ impl Report {
     }
 }
 
-/// Opens a report that is there, and `None` if none is. Its place beside the export may belong to
-/// somebody who chose the ids in the export too. So a link is refused: it could lead to a file that a
-/// shell runs, and the report has these ids.
+/// A link is refused: who chose the ids in the export may own the place beside it, and a link could
+/// lead to a file that a shell runs.
 fn existing(path: &Path) -> Result<Option<File>, Error> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

@@ -11,13 +11,12 @@ use requeue::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use requeue::{Clock, DeadLetter};
 use tokio::time::Instant;
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::result::RedriveResult;
 use super::route::RedriveRoute;
 use crate::Error;
-use crate::dlq::letter::{Filter, Letter};
+use crate::dlq::letter::Letter;
 use crate::dlq::outcome::{Outcome, delete};
-use crate::dlq::queue::DeadLetters;
 use crate::dlq::scan::{HeldMessages, ScanEnd, Visited};
 use crate::dlq::sender::{BEHIND, ConfirmedSender, MAY_EXIST, Sendable, Sent, batches};
 use crate::progress::CommandProgress;
@@ -28,12 +27,9 @@ use crate::table::thousands;
 pub(super) const CLOCK_GRAIN: Duration = Duration::from_secs(1);
 /// The greatest difference between the clocks of SQS's hosts.
 pub(super) const CLOCK_SKEW: Duration = Duration::from_millis(500);
-/// Batches that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// What a second signal leaves during copies.
 pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden {until}, and those of the \
                                          last requests may be in both queues";
-/// The note of a message that may be in both queues.
 const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
                            here, another redrive of this page only deletes it";
 /// The largest message of a queue, by the default of older queues and that of now.
@@ -41,17 +37,14 @@ const USUAL_MAXIMA: [usize; 2] = [262_144, MAX_BATCH_BYTES];
 /// The code of this command for a message that may soon be visible again.
 const LAPSED: &str = "visibility timeout over";
 
-/// Copies the chosen messages, and adds the counts to this result.
 pub(super) async fn copy_all(
-    arguments: &Arguments,
-    dead_letters: &DeadLetters,
-    route: &RedriveRoute,
+    route: &RedriveRoute<'_>,
     stop: &Stop,
     progress: &CommandProgress,
     result: &mut RedriveResult,
 ) -> Result<(), Error> {
     stop.leaves(COPIES_IN_HAND);
-    let Arguments { filter, rate, .. } = arguments;
+    let (Arguments { filter, rate, .. }, dead_letters) = (route.arguments, route.dead_letters);
     // SQS's time, to the second.
     let now = dead_letters.refreshed().await?.queue.date;
     let began = now.unwrap_or_else(|| Clock::system().now());
@@ -64,13 +57,10 @@ pub(super) async fn copy_all(
         progress.count("messages", to_copy);
     }
     progress.step(format!("copying from {}", dead_letters.name()));
-    // Messages since `until` are new: a copy that failed at once would otherwise count as old, and
-    // circulate.
+    // Messages since `until` are new: a copy that failed at once would otherwise circulate.
     let first = Instant::now() + CLOCK_GRAIN + CLOCK_SKEW;
     let mut copier = Copier {
-        dead_letters,
         route,
-        filter,
         stop,
         until: began + CLOCK_GRAIN,
         time_in_hand: scan.time_in_hand(),
@@ -93,24 +83,19 @@ pub(super) async fn copy_all(
 }
 
 struct Copier<'a> {
-    dead_letters: &'a DeadLetters,
-    route: &'a RedriveRoute,
-    filter: &'a Filter,
+    route: &'a RedriveRoute<'a>,
     stop: &'a Stop,
-    /// Messages that were sent here later stay. Otherwise a copy that fails at once would circulate
-    /// forever.
+    /// Messages that were sent here later stay.
     until: SystemTime,
     time_in_hand: Duration,
     sender: ConfirmedSender<'a>,
     progress: &'a CommandProgress,
-    /// Whether the progress counts the copies. Otherwise it counts the messages looked at, because
-    /// the number of chosen ones is not known.
+    /// Whether the progress counts the copies, and not the messages looked at.
     counts_copies: bool,
     looked_at: usize,
     result: &'a mut RedriveResult,
 }
 
-/// A copy that is ready to be sent.
 struct CopyDraft<'a> {
     letter: &'a Letter,
     attributes: &'a BTreeMap<String, Attribute>,
@@ -129,7 +114,6 @@ impl Sendable for CopyDraft<'_> {
 }
 
 impl<'a> Copier<'a> {
-    /// Copies the chosen ones of these messages.
     async fn copy(&mut self, letters: Vec<Letter>, held: &mut HeldMessages) -> Visited {
         let mut by_destination: BTreeMap<&QueueArn, Vec<CopyDraft<'_>>> = BTreeMap::new();
         let mut drafted = 0;
@@ -159,7 +143,7 @@ impl<'a> Copier<'a> {
 
     /// The messages that the limit still allows.
     fn room(&self) -> u64 {
-        let limit = self.filter.limit.unwrap_or(u64::MAX);
+        let limit = self.route.arguments.filter.limit.unwrap_or(u64::MAX);
         limit.saturating_sub(self.result.taken())
     }
 
@@ -201,7 +185,7 @@ impl<'a> Copier<'a> {
             self.result.newcomers += 1;
             return None;
         }
-        if self.room() <= drafted || !self.filter.chooses(letter, &dead) {
+        if self.room() <= drafted || !self.route.arguments.filter.chooses(letter, &dead) {
             self.result.not_chosen += 1;
             return None;
         }
@@ -221,33 +205,28 @@ impl<'a> Copier<'a> {
             self.fail(letter, "unreadable attributes");
             return None;
         };
-        if route.fresh_budget && dead.is_of_later_version() {
+        if route.arguments.fresh_budget && dead.is_of_later_version() {
             self.fail(letter, "written by a later version");
             return None;
         }
         self.result.without_source += u64::from(route.decides_for(letter, &dead));
-        let body = self.body(letter, attributes, &dead);
+        let body = self.body(letter, &dead);
         Some((to, CopyDraft { letter, attributes, body }))
     }
 
     /// The body of the copy. Requeue recognises a redrive by the time since its last send, so a copy
     /// that comes too soon for that starts afresh by its body. The copy of a message without Requeue's
     /// fields gets them if it has room: else its new id would be its key of idempotency.
-    fn body<'l>(
-        &self,
-        letter: &'l Letter,
-        attributes: &BTreeMap<String, Attribute>,
-        dead: &DeadLetter<'_>,
-    ) -> Cow<'l, str> {
+    fn body<'l>(&self, letter: &'l Letter, dead: &DeadLetter<'_>) -> Cow<'l, str> {
         let now = Clock::system().now();
         let is_too_soon = dead.was_sent_lately(now) && dead.redrives() < DeadLetter::MAX_REDRIVES;
         let is_first = dead.original_message_id().is_none();
-        let size = Outgoing::new(&letter.body, attributes).size();
+        let size = letter.size();
         let has_room = |copy: &String| {
             let after = size + copy.len().saturating_sub(letter.body.len());
             USUAL_MAXIMA.iter().all(|most| size > *most || after <= *most)
         };
-        (self.route.fresh_budget || is_too_soon || is_first)
+        (self.route.arguments.fresh_budget || is_too_soon || is_first)
             .then(|| dead.afresh(&letter.id, now))
             .flatten()
             .filter(has_room)
@@ -255,7 +234,7 @@ impl<'a> Copier<'a> {
     }
 
     fn note(&mut self, id: &str, outcome: Outcome) {
-        if self.filter.is_by_id() {
+        if self.route.arguments.filter.chosen.is_some() {
             self.result.outcomes.by_id.insert(id.to_owned(), outcome);
         }
     }
@@ -286,7 +265,7 @@ impl<'a> Copier<'a> {
         if confirmed.is_empty() {
             return (sent, Vec::new(), None);
         }
-        let (deleted, error) = delete(self.dead_letters, &confirmed).await;
+        let (deleted, error) = delete(self.route.dead_letters, &confirmed).await;
         (sent, deleted, error)
     }
 
@@ -319,7 +298,6 @@ impl<'a> Copier<'a> {
         noted.map_err(|error| self.advised(error, to))
     }
 
-    /// The error of a send, with the next step if too many were not confirmed.
     fn advised(&self, error: Error, to: &QueueArn) -> Error {
         let to = to.name();
         if !self.sender.has_given_up() {
@@ -341,7 +319,7 @@ impl<'a> Copier<'a> {
 
     /// Tells the counts. `has_chosen`: some of the messages in hand were chosen.
     fn tell(&self, has_chosen: bool) {
-        let (copied, from) = (self.result.copied(), self.dead_letters.name());
+        let (copied, from) = (self.result.copied(), self.route.dead_letters.name());
         self.progress.step(match (self.counts_copies, has_chosen) {
             (true, true) => format!("copying from {from}"),
             (true, false) => {

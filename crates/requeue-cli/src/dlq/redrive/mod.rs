@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-mod arguments;
+use serde::Deserialize;
+
 mod route;
 mod copy;
 mod moving;
@@ -12,7 +13,6 @@ mod result;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::{Arguments, CopyOptions, HELP};
 pub(crate) use copy::COPIES_IN_HAND;
 use copy::copy_all;
 use moving::MoveEnd;
@@ -21,14 +21,108 @@ pub(crate) use plan::{ChosenPlan, plan};
 use result::RedriveResult;
 use route::RedriveRoute;
 
+use super::letter::Filter;
 use super::outcome::JobEnd;
-use super::queue::{DeadLetters, Purpose, agreed, progress, require_terminal};
+use super::queue::{DeadLetters, Purpose, QueueArguments, agreed, progress, require_terminal};
 use super::scan::{Comparison, Seen};
 use super::sqs::MoveTask;
 use crate::progress::CommandProgress;
+use crate::queue_argument::QueueName;
 use crate::stop::{HOLDS_MESSAGES, Stop};
 use crate::table::{messages, moment};
 use crate::{Error, output};
+
+pub(crate) const HELP: &str = "\
+    SQS itself moves back each message that a redrive policy moved here (StartMessageMoveTask), \
+    to the queue it came from. Ctrl-C cancels that. SQS cannot move messages that were sent here \
+    (REQUEUE_DEAD_LETTER=direct), so the command copies them. It also copies all messages that \
+    the options choose. With --source-queue it copies each message of that queue, since a move \
+    task would also move those of other queues.\n\n\
+    A message stays here if SQS moved it here from another queue than that of --source-queue, or \
+    if it claims to come from another queue than that one or, without --source-queue, than its \
+    destination. Anybody who may send to the queue can write such a claim, so a claim never chooses \
+    a destination. --to without --source-queue sends all chosen messages to one queue.\n\n\
+    The command deletes a message only after SQS confirmed its copy. An unconfirmed message stays \
+    and becomes visible again. No interruption loses a message. If the command is killed, its \
+    messages are visible again after two minutes or more; the plan, or with --yes a note, says when. \
+    If it is killed between a confirmation and the deletion, the message is in both queues, with \
+    the same originalMessageId, the handler's idempotency key.\n\n\
+    A redriven message starts afresh, with all its retries and all its time, up to its tenth \
+    redrive; with --fresh-budget always. If SQS moves it within three minutes of its last attempt, \
+    it may not; a copy does. Messages that arrive here during the copying stay here.\n\n\
+    At the end the command names the number of messages not reached, the reason and the remedy. With \
+    --json they are in notReached, and complete is false. In a FIFO group SQS hands out at most the \
+    first ten messages; behind ten that stay, the command reaches none.\n\n\
+    Permissions here: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
+    sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at the destination: \
+    sqs:SendMessage, and with --to sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl \
+    too. Unless the command only copies, it also needs sqs:StartMessageMoveTask, \
+    sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
+    Exit status: 0; 1 on an error, if you decline the question, if a chosen message is, or may \
+    be, still here, if the options choose no message, or if an --id is not found; 130 after Ctrl-C. --dry-run ends with 0 even if \
+    its plan is incomplete.";
+
+#[derive(Default, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: QueueArguments,
+    #[command(flatten)]
+    filter: Filter,
+    /// The destination. [default: the queue that SQS moved each message from; for messages that
+    /// were sent here, the one queue whose redrive policy names this one]
+    #[arg(long, help_heading = "Redrive", value_name = "QUEUE")]
+    to: Option<QueueName>,
+    /// Redrive at most this many messages in a second.
+    #[arg(long, help_heading = "Redrive", value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
+    rate: Option<u16>,
+    /// Copy all messages, also those that SQS could move.
+    #[arg(long, help_heading = "Redrive")]
+    copy: bool,
+    /// Give every message all its retries and all its time again, also after the tenth redrive.
+    /// Implies --copy.
+    #[arg(long, help_heading = "Redrive")]
+    fresh_budget: bool,
+    /// Show the plan, and change nothing.
+    #[arg(long, conflicts_with = "follow")]
+    dry_run: bool,
+    /// Follow the move task that is already running, and cancel it on Ctrl-C.
+    #[arg(
+        long,
+        help_heading = "Redrive",
+        conflicts_with_all = ["Filter", "to", "rate", "copy", "fresh_budget"]
+    )]
+    follow: bool,
+    /// Do not ask for confirmation.
+    #[arg(long)]
+    yes: bool,
+    /// Print the result as JSON.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CopyOptions {
+    pub(crate) rate: Option<u16>,
+    pub(crate) fresh_budget: bool,
+}
+
+impl Arguments {
+    /// Copies the messages that the filter chooses to their source queues.
+    pub(crate) fn copying(filter: Filter, CopyOptions { rate, fresh_budget }: CopyOptions) -> Self {
+        Self { filter, rate, fresh_budget, copy: true, ..Self::default() }
+    }
+
+    /// The rate, if it prolongs the time for which messages are hidden: unchosen ones are, to the end.
+    fn hiding_rate(&self) -> Option<u16> {
+        self.rate.filter(|_| self.filter.is_set())
+    }
+
+    pub(crate) fn has_to_copy(&self) -> bool {
+        self.copy || self.fresh_budget || self.filter.is_set()
+    }
+}
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the command asks the user, or has a progress of its own.
@@ -57,14 +151,14 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             let what = format!("messages{words} would be redriven from {name} to {route}");
             require_terminal(&what)?;
         }
-        let plan = Plan::make(arguments, &dead_letters, &route, &stop, &asking).await?;
+        let plan = Plan::make(&route, &stop, &asking).await?;
         drop(asking);
         if plan.is_interrupted {
             return Ok(stop.status(false));
         }
         let is_empty = plan.is_empty();
         if arguments.dry_run {
-            let ended = plan.tell(arguments, &dead_letters, &route);
+            let ended = plan.tell(&route);
             if is_empty {
                 dead_letters.tell_waiting().await;
             }
@@ -76,7 +170,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         if is_empty || !agreed(&plan.question(name, &route), &stop).await? {
             output::remark("nothing was done");
-            return Ok(stop.status(is_empty && plan.finds_all(arguments, &dead_letters)));
+            return Ok(stop.status(is_empty && plan.finds_all(&route)));
         }
         redrive.planned = Some(plan.to_redrive());
     } else {
@@ -107,7 +201,7 @@ const MOVED_UNSEEN: &str = "SQS moved the messages as they are: one that failed 
 async fn carry_out(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
-    route: Option<&RedriveRoute>,
+    route: Option<&RedriveRoute<'_>>,
     running: Option<MoveTask>,
     stop: &Stop,
     mut redrive: RedriveResult,
@@ -121,7 +215,7 @@ async fn carry_out(
             let moved = moving::moved(&task);
             (task.task_handle.unwrap_or_default(), moved)
         } else {
-            let to = route.and_then(RedriveRoute::moves_to);
+            let to = route.and_then(|route| route.to.as_ref());
             (moving::start(dead_letters, to, arguments.rate).await?, 0)
         };
         redrive.moves_to = Some(route.map(|route| format!(" to {route}")).unwrap_or_default());
@@ -159,7 +253,7 @@ async fn carry_out(
         if redrive.planned.is_none() {
             output::remark(&dead_letters.if_killed(arguments.hiding_rate()));
         }
-        let copied = copy_all(arguments, dead_letters, route, stop, &progress, &mut redrive).await;
+        let copied = copy_all(route, stop, &progress, &mut redrive).await;
         failure = copied.err();
     }
     redrive.is_complete &= !stop.is_told();
@@ -211,7 +305,7 @@ pub(crate) async fn redrive(
 ) -> Result<JobEnd, Error> {
     let route = RedriveRoute::find(arguments, dead_letters).await?;
     let mut result = RedriveResult::default();
-    let ended = copy_all(arguments, dead_letters, &route, stop, progress, &mut result).await;
+    let ended = copy_all(&route, stop, progress, &mut result).await;
     result.outcomes.error = ended.err();
     let count = result.copied();
     let left = arguments.filter.limit.unwrap_or_default().saturating_sub(count);

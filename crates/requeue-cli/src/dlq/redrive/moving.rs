@@ -13,14 +13,11 @@ use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::messages;
 
-/// The interval between two looks at a task.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The last words of a command that ends while SQS moves.
 pub(crate) const GOES_ON: &str =
     "SQS goes on with the move task; follow it, or cancel it, with --follow";
 
-/// The end of a task.
 pub(crate) enum MoveEnd {
     Completed,
     Cancelled,
@@ -29,7 +26,6 @@ pub(crate) enum MoveEnd {
     Failed(String),
 }
 
-/// The running task, if there is one.
 pub(crate) async fn running(
     DeadLetters { sqs, queue, .. }: &DeadLetters,
 ) -> Result<Option<MoveTask>, Error> {
@@ -40,7 +36,6 @@ fn is_running(task: &MoveTask) -> bool {
     matches!(task.status(), Some("RUNNING" | "CANCELLING"))
 }
 
-/// The messages that a task has moved so far.
 pub(crate) fn moved(task: &MoveTask) -> u64 {
     u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default()
 }
@@ -68,8 +63,7 @@ pub(crate) async fn start(
     }
 }
 
-/// Follows the latest task of the queue to its end, with the messages that it has moved; a signal
-/// cancels it.
+/// Follows the latest task of the queue to its end; a signal cancels it.
 pub(crate) async fn follow(
     DeadLetters { sqs, queue: Description { arn: queue, .. }, .. }: &DeadLetters,
     handle: &str,

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use requeue::{Clock, DeadLetter, printable};
 use serde::Serialize;
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::route::{LeftBehind, RedriveRoute};
 use crate::dlq::letter::{Filter, Letter, claimed_source};
 use crate::dlq::list::DeadLetterGroups;
+use crate::dlq::outcome::counted;
 use crate::dlq::queue::DeadLetters;
 use crate::dlq::scan::{ScanEnd, Unseen};
 use crate::progress::CommandProgress;
@@ -18,13 +19,11 @@ use crate::stop::Stop;
 use crate::table::messages;
 use crate::{Error, output};
 
-/// The chosen messages, and what a redrive would do with them.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plan {
     dry_run: bool,
     to_move: u64,
-    /// By the name of the queue.
     to_copy: BTreeMap<String, u64>,
     #[serde(flatten)]
     left: LeftBehind,
@@ -43,7 +42,6 @@ pub(super) struct Plan {
     is_complete: bool,
     not_reached: Unseen,
     groups: DeadLetterGroups,
-    /// The time at which messages are visible again if the redrive is killed.
     #[serde(skip)]
     if_killed: Option<String>,
     #[serde(skip)]
@@ -52,7 +50,6 @@ pub(super) struct Plan {
     pub(super) is_interrupted: bool,
 }
 
-/// The line about messages that may belong to another queue than that of `--source-queue`.
 pub(super) fn without_source(count: u64) -> Option<String> {
     let name = if count == 1 { "names" } else { "name" };
     (count > 0).then(|| {
@@ -61,15 +58,12 @@ pub(super) fn without_source(count: u64) -> Option<String> {
     })
 }
 
-/// The coming action, for the page.
 #[derive(Serialize)]
 pub(crate) struct ChosenPlan {
-    /// The messages that would be copied.
     pub(crate) count: u64,
     pub(crate) lines: Vec<String>,
 }
 
-/// The plan for messages that were received before.
 pub(crate) async fn plan(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -85,36 +79,33 @@ pub(crate) async fn plan(
 }
 
 impl Plan {
-    /// Shows the plan of `--dry-run`.
-    pub(super) fn tell(
-        &self,
-        arguments: &Arguments,
-        dead_letters: &DeadLetters,
-        route: &RedriveRoute,
-    ) -> Result<ExitCode, Error> {
+    pub(super) fn tell(&self, route: &RedriveRoute<'_>) -> Result<ExitCode, Error> {
+        let RedriveRoute { arguments, dead_letters, .. } = route;
         if arguments.json {
             output::json(&dead_letters.json(self)?)?;
         } else {
             output::words(&self.text(route))?;
             self.groups.tell(&dead_letters.queue.arn);
         }
-        let is_good = self.finds_all(arguments, dead_letters) && self.left_hidden == 0;
+        let is_good = self.finds_all(route) && self.left_hidden == 0;
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// Whether the options chose a message, and found each id, as far as all messages were seen.
-    pub(super) fn finds_all(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> bool {
+    pub(super) fn finds_all(
+        &self,
+        RedriveRoute { arguments, dead_letters, .. }: &RedriveRoute<'_>,
+    ) -> bool {
         let has_chosen_any = self.groups.count() > 0 || self.left.count() > 0;
         !self.is_complete || arguments.filter.finds_all_if_set(dead_letters.name(), has_chosen_any)
     }
 
     pub(super) async fn make(
-        arguments: &Arguments,
-        dead_letters: &DeadLetters,
-        route: &RedriveRoute,
+        route: &RedriveRoute<'_>,
         stop: &Stop,
         progress: &CommandProgress,
     ) -> Result<Self, Error> {
+        let RedriveRoute { arguments, dead_letters, .. } = route;
         stop.defer_end();
         let limit = arguments.filter.limit.unwrap_or(u64::MAX);
         let mut plan = Self { dry_run: true, ..Self::default() };
@@ -142,7 +133,7 @@ impl Plan {
     /// Returns `false` if the message stays because it belongs to another queue.
     pub(super) fn add(
         &mut self,
-        route: &RedriveRoute,
+        route: &RedriveRoute<'_>,
         letter: &Letter,
         dead: &DeadLetter<'_>,
     ) -> bool {
@@ -162,12 +153,12 @@ impl Plan {
         let is_too_soon = dead.was_sent_lately(Clock::system().now());
         self.moved_too_soon += u64::from(route.moves(letter) && is_too_soon);
         self.without_source += u64::from(route.decides_for(letter, dead));
-        let is_spent = !route.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
+        let is_spent = !route.arguments.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
         self.without_new_retries += u64::from(is_spent);
         true
     }
 
-    pub(super) fn text(&self, route: &RedriveRoute) -> String {
+    pub(super) fn text(&self, route: &RedriveRoute<'_>) -> String {
         let mut lines = Vec::new();
         if self.groups.count() > 0 {
             lines.push(format!("{}\n", self.groups.text().trim_end()));
@@ -185,62 +176,46 @@ impl Plan {
         } else if self.to_copy.is_empty() {
             lines.push("no message would be copied".to_owned());
         }
-        for (to, count) in &self.to_copy {
-            lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
-        }
+        let copied = self.to_copy.iter();
+        let copied =
+            copied.map(|(to, count)| (*count, format!("would be copied to {to} and deleted here")));
+        lines.extend(counted(copied));
         lines.extend(self.left.lines("would stay here"));
-        for (why, count) in &self.not_possible {
-            lines.push(format!("{} would stay here: {why}", messages(*count)));
-        }
+        let stay = self.not_possible.iter();
+        lines.extend(counted(stay.map(|(why, count)| (*count, format!("would stay here: {why}")))));
         for (source, count) in &self.not_possible_by_claim {
             lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
         }
-        if let Some(line) = without_source(self.without_source) {
-            lines.push(line);
-        }
-        if self.moved_too_soon > 0 {
-            lines.push(format!(
-                "{} failed less than three minutes ago, and may come back without a call: wait, or \
-                 redrive them with --copy",
-                messages(self.moved_too_soon)
-            ));
-        }
-        if self.without_new_retries > 0 {
-            lines.push(format!(
-                "{} were redriven {} times, and get no new retries without a fresh budget \
-                 (--fresh-budget)",
-                messages(self.without_new_retries),
-                DeadLetter::MAX_REDRIVES
-            ));
-        }
-        if self.not_chosen > 0 {
-            lines.push(format!("{} would stay here, not chosen", messages(self.not_chosen)));
-        }
-        if !self.not_reached.is_empty() {
-            lines.push(format!(
-                "about {} not reached, and not in this plan",
-                messages(self.not_reached.count())
-            ));
-        }
+        lines.extend(without_source(self.without_source));
+        let too_soon = "failed less than three minutes ago, and may come back without a call: wait, or \
+                        redrive them with --copy";
+        let spent = format!(
+            "were redriven {} times, and get no new retries without a fresh budget (--fresh-budget)",
+            DeadLetter::MAX_REDRIVES
+        );
+        lines.extend(counted([
+            (self.moved_too_soon, too_soon),
+            (self.without_new_retries, &spent),
+            (self.not_chosen, "would stay here, not chosen"),
+        ]));
+        let unseen = counted([(self.not_reached.count(), "not reached, and not in this plan")]);
+        lines.extend(unseen.into_iter().map(|line| format!("about {line}")));
         lines.extend(self.if_killed.clone());
         lines.join("\n") + "\n"
     }
 
-    /// The number of messages that a redrive would move or copy, or would try to.
     pub(super) fn to_redrive(&self) -> u64 {
         let copies = self.to_copy.values().chain(self.not_possible.values());
         self.to_move + copies.sum::<u64>()
     }
 
-    /// Whether a redrive would do nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.to_move == 0 && self.to_copy.is_empty() && self.is_complete
     }
 
-    /// The coming action in a question, below the text of the plan.
-    pub(super) fn question(&self, queue: &str, route: &RedriveRoute) -> String {
+    pub(super) fn question(&self, queue: &str, route: &RedriveRoute<'_>) -> String {
         let count = messages(self.to_move + self.to_copy.values().sum::<u64>());
-        let fresh = if route.fresh_budget { ", each with a fresh budget" } else { "" };
+        let fresh = if route.arguments.fresh_budget { ", each with a fresh budget" } else { "" };
         let unseen = match self.not_reached.count() {
             0 => String::new(),
             count => format!("; about {} more may follow", messages(count)),

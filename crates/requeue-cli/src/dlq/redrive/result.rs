@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::arguments::Arguments;
+use super::Arguments;
 use super::plan::without_source;
 use super::route::LeftBehind;
 use crate::dlq::outcome::Outcomes;
@@ -14,7 +14,6 @@ use crate::dlq::sender::MAY_EXIST;
 use crate::table::{messages, thousands};
 use crate::{Error, output};
 
-/// The counts of messages, by result.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RedriveResult {
@@ -25,7 +24,6 @@ pub(super) struct RedriveResult {
     #[serde(skip)]
     pub(super) moves_to: Option<String>,
     pub(super) moved: u64,
-    /// The copies, by the name of the queue.
     pub(super) copied: BTreeMap<String, u64>,
     /// Copied messages that are still here: a further redrive would copy them again.
     #[serde(rename = "copiedNotDeleted")]
@@ -56,8 +54,7 @@ pub(super) struct RedriveResult {
     pub(super) remaining: Option<u64>,
     /// Of these: the messages of the plan that are neither copied nor failed.
     pub(super) remaining_chosen: Option<u64>,
-    /// The outcome of each message that was chosen by its id. Empty if the options choose messages,
-    /// because their number has no bound.
+    /// Of each message that was chosen by its id. The number of others has no bound.
     #[serde(skip)]
     pub(super) outcomes: Outcomes,
 }
@@ -87,15 +84,13 @@ impl RedriveResult {
         nothing_stays && self.left.count() == 0 && self.is_complete
     }
 
-    /// Notes the messages that a signal or another command left in the queue.
     pub(super) fn cut_off(&mut self, remaining: Option<u64>) {
         let taken = self.moved + self.taken();
         self.remaining = remaining;
         self.remaining_chosen = remaining.and(self.planned).map(|all| all.saturating_sub(taken));
     }
 
-    /// The messages are already moved, so if the standard output cannot be written, the standard
-    /// error has the result.
+    /// If the standard output cannot be written, the standard error has the result.
     pub(super) fn tell(
         &self,
         arguments: &Arguments,

@@ -8,32 +8,27 @@ use requeue::queue::QueueArn;
 use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::arguments::Arguments;
+use super::Arguments;
 use crate::Error;
 use crate::dlq::letter::{Letter, claimed_source};
 use crate::dlq::queue::{DeadLetters, named};
 use crate::table::messages;
 
-/// The destinations of a redrive.
-pub(crate) struct RedriveRoute {
+pub(crate) struct RedriveRoute<'r> {
+    pub(super) arguments: &'r Arguments,
+    pub(super) dead_letters: &'r DeadLetters,
     /// The destination of all messages, if --to names one.
-    to: Option<QueueArn>,
-    /// The only queue whose messages are redriven, if --source-queue names one.
-    chosen: Option<QueueArn>,
+    pub(super) to: Option<QueueArn>,
     /// Whether other queues have this dead-letter queue too, beside the chosen one.
     is_shared: bool,
     /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
     /// knows the source only of messages that it moved itself.
     strays: Result<QueueArn, String>,
-    /// Whether a move task runs.
     pub(crate) by_move_task: bool,
-    /// Whether each message gets all its retries, whatever happened to it before.
-    pub(crate) fresh_budget: bool,
     /// The beginning of the ARNs of queues in the dead-letter queue's account and region.
     prefix: String,
 }
 
-/// The reason for which a message stays.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StayReason {
     /// SQS moved it here from this queue, but another one was chosen.
@@ -97,19 +92,18 @@ impl LeftBehind {
     }
 }
 
-/// Characters of a claim that are shown.
 const MAX_CLAIM_CHARS: usize = 256;
 
-impl RedriveRoute {
+impl<'r> RedriveRoute<'r> {
     pub(crate) async fn find(
-        arguments: &Arguments,
-        dead_letters: &DeadLetters,
+        arguments: &'r Arguments,
+        dead_letters: &'r DeadLetters,
     ) -> Result<Self, Error> {
         let DeadLetters { sqs, queue, source, .. } = dead_letters;
         let to = match &arguments.to {
             Some(name) => {
                 let sdk = crate::sdk::config().await;
-                let found = named(name, "--to", arguments.place.region(), &sdk).await?;
+                let found = named(name, "--to", &arguments.place.region, &sdk).await?;
                 Some(sqs.describe(&found.arn).await?.arn)
             }
             None => None,
@@ -118,8 +112,7 @@ impl RedriveRoute {
             return Err("--to names the dead-letter queue itself; name another queue".into());
         }
         let known = to.clone().or_else(|| source.clone());
-        // A move task moves every message, also those of a queue that no longer names this
-        // dead-letter queue and so is not listed.
+        // A move task moves all messages, also those of a queue that no longer names this one.
         let has_to_copy = arguments.has_to_copy() || source.is_some();
         let sources = if has_to_copy && known.is_some() {
             Vec::new()
@@ -155,13 +148,7 @@ impl RedriveRoute {
         let by_move_task = !has_to_copy && !sources.is_empty();
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
-        let (chosen, fresh_budget) = (source.clone(), arguments.fresh_budget);
-        Ok(Self { to, chosen, is_shared, strays, by_move_task, fresh_budget, prefix })
-    }
-
-    /// The destination of the move task; `None` means the source queue of each message.
-    pub(crate) fn moves_to(&self) -> Option<&QueueArn> {
-        self.to.as_ref()
+        Ok(Self { arguments, dead_letters, to, is_shared, strays, by_move_task, prefix })
     }
 
     /// The destination of a copy of this message, or the reason for which it stays.
@@ -170,11 +157,13 @@ impl RedriveRoute {
         letter: &'a Letter,
         dead: &DeadLetter<'_>,
     ) -> Result<&'a QueueArn, StayReason> {
-        if let (Some(to), None) = (&self.to, &self.chosen) {
+        // The only queue whose messages are redriven, if --source-queue names one.
+        let chosen = &self.dead_letters.source;
+        if let (Some(to), None) = (&self.to, chosen) {
             return Ok(to);
         }
         if let Some(own) = &letter.record.dead_letter_source {
-            let is_meant = self.chosen.as_ref().is_none_or(|chosen| is_same(chosen, own));
+            let is_meant = chosen.as_ref().is_none_or(|chosen| is_same(chosen, own));
             return if is_meant {
                 Ok(self.to.as_ref().unwrap_or(own))
             } else {
@@ -182,7 +171,7 @@ impl RedriveRoute {
             };
         }
         let stray = self.strays.as_ref().map_err(|why| StayReason::Unknown(why.clone()))?;
-        let meant = self.chosen.as_ref().unwrap_or(stray);
+        let meant = chosen.as_ref().unwrap_or(stray);
         let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, meant));
         match claimed_source(letter, dead).filter(contradicts) {
             Some(claim) => Err(StayReason::Claims(self.shown(claim))),
@@ -190,21 +179,20 @@ impl RedriveRoute {
         }
     }
 
-    /// Whether this message may belong to another queue than the chosen one: its source is not known.
+    /// Whether this message may belong to another queue than the chosen one: its source is not
+    /// known.
     pub(crate) fn decides_for(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
         self.is_shared
             && letter.record.dead_letter_source.is_none()
             && claimed_source(letter, dead).is_none()
     }
 
-    /// A queue as the output shows it: by its name, if it is in the dead-letter queue's account and
-    /// region.
+    /// By the name alone in the dead-letter queue's account and region.
     pub(crate) fn shown(&self, arn: &str) -> String {
         let name = arn.strip_prefix(&self.prefix).unwrap_or(arn);
         name.chars().take(MAX_CLAIM_CHARS).collect()
     }
 
-    /// Whether SQS itself can move this message.
     pub(crate) fn moves(&self, letter: &Letter) -> bool {
         self.by_move_task && (self.to.is_some() || letter.record.was_dead_lettered)
     }
@@ -215,7 +203,7 @@ fn is_same(one: &QueueArn, other: &QueueArn) -> bool {
     one.region() == other.region() && one.url_at("") == other.url_at("")
 }
 
-impl fmt::Display for RedriveRoute {
+impl fmt::Display for RedriveRoute<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.to.as_ref().map_or("their source queues", QueueArn::name))
     }

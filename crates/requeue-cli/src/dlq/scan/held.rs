@@ -1,21 +1,23 @@
-//! The messages that a scan hides, and the FIFO groups that it has to receive again. Makes no
-//! calls.
+//! The messages that a scan hides, the FIFO groups to receive again, and the release at the end.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use requeue::queue::MAX_BATCH_ENTRIES;
+use futures_util::future::join_all;
+use requeue::Clock;
+use requeue::queue::{CallError, CallErrorKind, MAX_BATCH_ENTRIES};
 use tokio::time::Instant;
 
+use super::{AT_ONCE, Scan};
+use crate::Error;
 use crate::dlq::letter::Letter;
+use crate::table::{clock_time, messages};
 
-/// The messages that this scan hides, by their ids.
 #[derive(Default)]
 pub(crate) struct HeldMessages {
     /// The receipt handle and the group of each.
     hidden: HashMap<String, (String, Option<String>)>,
     /// The time of the request that brought the first of them.
     pub(super) since: Option<Instant>,
-    /// The number of deleted messages so far.
     pub(super) deleted: u64,
 }
 
@@ -27,13 +29,11 @@ impl HeldMessages {
         self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
     }
 
-    /// Forgets a message that was deleted.
     pub(crate) fn forget(&mut self, id: &str) {
         self.deleted += 1;
         self.show(id);
     }
 
-    /// Forgets a message that is visible again.
     pub(crate) fn show(&mut self, id: &str) {
         self.hidden.remove(id);
         if self.hidden.is_empty() {
@@ -61,23 +61,21 @@ impl HeldMessages {
         self.hidden.drain().map(|(_, (receipt_handle, _))| receipt_handle).collect()
     }
 
-    /// The ids and receipt handles of a group.
     fn of_group(&self, group: &str) -> Vec<(String, String)> {
         let of_group = self.hidden.iter().filter(|(_, (_, of))| of.as_deref() == Some(group));
         of_group.map(|(id, (receipt_handle, _))| (id.clone(), receipt_handle.clone())).collect()
     }
 }
 
-/// FIFO groups of which a receive may have brought only a part. SQS holds back the rest of a group
-/// while one of its messages is in flight. So the rest comes only together with the received
-/// messages, once those are visible again.
+/// FIFO groups of which a receive may have brought only a part. SQS holds back the rest while one
+/// of the messages is in flight, so it comes only with the received ones, once those are visible
+/// again.
 #[derive(Default)]
 pub(crate) struct CutGroups(VecDeque<String>);
 
 impl CutGroups {
-    /// Notes the groups of a full receive. SQS hands out as many messages of a group as fit and
-    /// then continues with the next one, so only the last group is cut. If the groups are mixed,
-    /// each of them may be.
+    /// Of a full receive. SQS hands out as many messages of a group as fit before the next group,
+    /// so only the last group is cut. If the groups are mixed, each of them may be.
     pub(crate) fn note(&mut self, letters: &[Letter]) {
         let groups: Vec<&str> =
             letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
@@ -96,9 +94,8 @@ impl CutGroups {
         }
     }
 
-    /// The ids and receipt handles of the next group to receive again. One receive brings ten
-    /// messages, so the scan cannot reach any behind ten held ones. SQS holds back no group without
-    /// a held message.
+    /// The next group to receive again. One receive brings ten messages, so the scan cannot reach
+    /// any behind ten held ones. SQS holds back no group without a held message.
     pub(crate) fn next(&mut self, held: &HeldMessages) -> Option<Vec<(String, String)>> {
         while let Some(group) = self.0.pop_front() {
             let of_group = held.of_group(&group);
@@ -109,11 +106,78 @@ impl CutGroups {
         None
     }
 
-    /// Gives up all groups, for when messages cannot be made visible.
     pub(crate) fn give_up(&mut self) {
         *self = Self::default();
     }
 }
+
+impl Scan<'_> {
+    /// Makes all held messages visible again, and returns the number of those that stay hidden.
+    /// That may take minutes, so its progress tells the error that ended the scan.
+    pub(super) async fn release(&mut self, error: Option<&Error>) -> usize {
+        let held = self.held.take();
+        let error = error.map(ToString::to_string);
+        let told = error.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
+        self.progress.step(format!("{told}making {} visible again", messages(held.len())));
+        let (hidden, why) = self.show(&held).await;
+        let until = clock_time(Clock::system().now() + self.visibility);
+        let until = format!("until {until} UTC at the latest");
+        if let Some(why) = why {
+            // The error of the command is told by itself.
+            let why = if error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
+            let stay = if hidden == 1 { "stays" } else { "stay" };
+            let hidden = messages(hidden);
+            self.progress.note(format!("{hidden} {stay} hidden {until}, then visible again{why}"));
+        }
+        if self.was_late && self.not_seen() > 0 {
+            self.progress.note(format!(
+                "SQS responded late, so it may hide messages that are missing here, {until}"
+            ));
+        }
+        hidden
+    }
+
+    /// The number of messages that stay hidden, and the reason of the last of them.
+    async fn show(&self, held: &[String]) -> (usize, Option<String>) {
+        let (sqs, queue) = (self.sqs, &self.queue.arn);
+        let handles: Vec<&str> = held.iter().map(String::as_str).collect();
+        let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
+        let (mut hidden, mut why) = (0, None);
+        let mut rest = chunks.chunks(AT_ONCE);
+        while let Some(some) = rest.next() {
+            let responses = join_all(some.iter().map(|chunk| sqs.release(queue, chunk))).await;
+            let is_lost = |error: &CallError| error.kind == CallErrorKind::Ambiguous;
+            if responses.iter().all(|response| response.as_ref().is_err_and(is_lost)) {
+                // Further requests would last longer than the messages are hidden.
+                hidden += rest.by_ref().flatten().map(|chunk| chunk.len()).sum::<usize>();
+            }
+            for (response, chunk) in responses.into_iter().zip(some) {
+                match response {
+                    Ok(each) => {
+                        let refused = each.into_iter().filter_map(Result::err);
+                        for error in
+                            refused.filter(|error| !VISIBLE_OR_GONE.contains(&&*error.code))
+                        {
+                            hidden += 1;
+                            let code = error.code;
+                            why = Some(format!("SQS refuses ChangeMessageVisibility: {code}"));
+                        }
+                    }
+                    Err(error) => {
+                        hidden += chunk.len();
+                        let error = sqs.refusal("ChangeMessageVisibilityBatch", queue, &error);
+                        why = Some(error.to_string());
+                    }
+                }
+            }
+        }
+        (hidden, why)
+    }
+}
+
+/// Of a message that is no longer hidden. Source: SQS API reference, `ChangeMessageVisibility`.
+const VISIBLE_OR_GONE: [&str; 3] =
+    ["MessageNotInflight", "InvalidParameterValue", "ReceiptHandleIsInvalid"];
 
 #[cfg(test)]
 mod tests {

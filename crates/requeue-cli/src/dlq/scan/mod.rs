@@ -1,5 +1,4 @@
-//! Scans a queue: receives and holds messages, so that each is seen once, and makes them visible
-//! again at the end.
+//! Scans a queue: receives and hides each message once, and shows them again at the end.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,7 +10,6 @@ use requeue::queue::{Description, MAX_BATCH_ENTRIES, MAX_VISIBILITY, ReceiveRequ
 use tokio::time::Instant;
 
 mod held;
-mod release;
 mod unseen;
 
 pub(crate) use held::HeldMessages;
@@ -25,21 +23,17 @@ use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
-/// Concurrent calls.
 const AT_ONCE: usize = 4;
 /// The wait of one receive. A receive that waits asks all of SQS's servers. A short one ends soon
 /// after Ctrl-C without being cut off, since the messages of a cut-off receive would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
 /// A receive that takes so much longer may have been tried twice.
 const LATE: Duration = Duration::from_secs(4);
-/// The least visibility timeout of a scan.
 const VISIBILITY: Duration = Duration::from_secs(120);
-/// The least number of messages that a scan reads in a second.
 const LEAST_RATE: usize = 100;
 /// The scan ends this long before the first message becomes visible by itself.
 const RESERVE: Duration = Duration::from_secs(30);
 
-/// Whether the caller wants to see more.
 pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 pub(crate) struct Scan<'a> {
@@ -59,7 +53,8 @@ pub(crate) struct Scan<'a> {
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
-    /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden messages.
+    /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden
+    /// messages.
     was_late: bool,
     /// Messages that were made visible again, to receive them together with their successors.
     given_back: usize,
@@ -210,9 +205,9 @@ impl<'a> Scan<'a> {
         self.held.since.is_some_and(is_over).then(|| (Cause::TimeUp, Comparison::at_once()))
     }
 
-    /// The new messages, up to the bound. A receive of a FIFO queue may bring other messages than
-    /// those that were released. Messages beyond the bound are not shown, and become visible again
-    /// with the rest.
+    /// The new messages, up to the bound. A receive of a FIFO queue may bring others than those
+    /// that were released. Those beyond the bound are not shown, and become visible again with the
+    /// rest.
     fn new_of(&mut self, letters: Vec<Letter>) -> Vec<Letter> {
         let is_new = |letter: &Letter| {
             self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone())
@@ -299,8 +294,7 @@ impl<'a> Scan<'a> {
         failure.map_or(Ok(letters), Err)
     }
 
-    /// Makes the held messages of a FIFO group visible, so that SQS hands out their successors;
-    /// `false` if there is no such group.
+    /// So that SQS hands out their successors; `false` if there is no such group.
     async fn give_back_a_cut_group(&mut self) -> bool {
         let Some(of_group) = self.cut.next(&self.held) else { return false };
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();

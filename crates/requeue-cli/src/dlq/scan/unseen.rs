@@ -1,5 +1,4 @@
-//! The end of a scan, and the messages that it did not reach: SQS's count beyond the seen ones, and
-//! the reasons.
+//! The end of a scan, and the messages that it did not reach, with the reasons.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,48 +13,39 @@ use crate::stop::Stop;
 use crate::table::messages;
 use crate::{Error, output};
 
-/// The interval between two reads of the counts.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Reads of the counts, if the counts at the start exceed the seen messages too.
 const ASKS: u32 = 3;
 /// Reads in all, if new messages arrive in between.
 const MAX_ASKS: u32 = 10;
-/// The time for which the counts may contradict those at the start. Source: SQS developer guide,
-/// "Available CloudWatch metrics for Amazon SQS": they are consistent a minute after the last
-/// change.
+/// For so long the counts may contradict those at the start. Source: SQS developer guide,
+/// "Available CloudWatch metrics for Amazon SQS": consistent a minute after the last change.
 const SETTLES: Duration = Duration::from_mins(1);
 
-/// The time after which a person wonders why a scan goes on that has seen all messages of the start.
 const GOES_ON_FOR: Duration = Duration::from_secs(3);
 
-/// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
     /// There were no more messages, or a bound was reached.
     Done,
-    /// The caller had seen enough.
     Enough,
     Interrupted,
     /// An error of the scan or of its caller.
     Error,
 }
 
-/// The result of a scan.
 pub(crate) struct ScanResult {
     pub(crate) end: ScanEnd,
     /// Empty if the caller had seen enough, or if the scan was interrupted.
     pub(crate) unseen: Unseen,
-    /// The messages that the caller was given.
     pub(crate) looked_at: usize,
     /// The counted messages that were not seen, whatever the end.
     pub(crate) not_seen: u64,
-    /// The messages that could not be made visible again.
     pub(crate) left_hidden: usize,
     pub(super) error: Option<Error>,
 }
 
 impl ScanResult {
-    /// The error that ended the scan, if one did.
     pub(crate) fn into_result(mut self) -> Result<Self, Error> {
         self.error.take().map_or(Ok(self), Err)
     }
@@ -68,7 +58,6 @@ impl ScanResult {
         }
     }
 
-    /// Whether all held messages are visible again.
     pub(crate) fn is_released(&self) -> bool {
         self.left_hidden == 0
     }
@@ -89,7 +78,6 @@ impl ScanResult {
     }
 }
 
-/// The reason for which a message was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Cause {
@@ -106,11 +94,10 @@ pub(crate) enum Cause {
     NotReceived,
 }
 
-/// The approximate number of messages that were not reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Unseen {
-    by_cause: BTreeMap<Cause, u64>,
+    pub(crate) by_cause: BTreeMap<Cause, u64>,
 }
 
 impl Unseen {
@@ -141,11 +128,6 @@ impl Unseen {
         if count > 0 {
             *self.by_cause.entry(cause).or_default() += count;
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of(&self, cause: Cause) -> u64 {
-        self.by_cause.get(&cause).copied().unwrap_or_default()
     }
 
     /// Notes the number, the reason and the remedy, unless the caller already knows the reason.
@@ -180,24 +162,19 @@ impl Cause {
     }
 }
 
-/// The messages seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) all: u64,
-    /// The seen messages that are still in the queue.
     pub(crate) here: u64,
-    /// The seen messages that this scan hides.
     pub(crate) held: u64,
     /// The scan hides as many messages of a FIFO group as SQS hands out.
     pub(crate) has_a_full_group: bool,
 }
 
-/// SQS's counts compared with the seen messages. The counts are approximate and lag behind
-/// deletions. The current ones and those at the start are wrong at different times, so both are
-/// used.
+/// SQS's counts compared with the seen messages. The current ones lag behind deletions, and those
+/// at the start are wrong at other times, so both are used.
 #[derive(Default)]
 pub(crate) struct Comparison {
-    /// The time since the latest new message.
     asks: u32,
     asks_in_all: u32,
     /// The time at which the scan had seen as many messages as there were at the start.
@@ -280,7 +257,6 @@ impl Comparison {
     }
 }
 
-/// Waits for the next read of the counts, or for the end.
 pub(super) async fn pause(stop: &Stop) {
     tokio::select! {
         () = sleep(PAUSE) => {}
