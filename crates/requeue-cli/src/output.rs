@@ -16,7 +16,7 @@ use requeue::printable;
 use serde::Serialize;
 
 use crate::table::{columns, wrapped};
-use crate::{examples, progress};
+use crate::{examples, terminal};
 
 /// Writes a line to the standard output without control characters; the value is a `Result<(),
 /// Unwritten>`.
@@ -43,9 +43,9 @@ pub(crate) struct Unwritten(io::Error);
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
     // The program behind the pipe may write to the terminal that shows the progress.
     if is_pipe() {
-        progress::give_way();
+        terminal::give_way();
     }
-    progress::above(|| {
+    terminal::above(|| {
         let mut stream = anstream::stdout().lock();
         stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
     })
@@ -62,7 +62,7 @@ fn is_pipe() -> bool {
 
 /// Writes the text unchanged.
 pub(crate) fn tell(text: &str) {
-    let _ = progress::above(|| anstream::stderr().lock().write_all(text.as_bytes()));
+    let _ = terminal::above(|| anstream::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// Writes a text with values from queues, files and services. Control characters are removed, so no

@@ -3,8 +3,6 @@
 //! page holds up no message.
 
 use std::collections::VecDeque;
-use std::io::{IsTerminal as _, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{LazyLock, OnceLock};
 use std::thread::{self, JoinHandle};
@@ -18,11 +16,10 @@ use tokio::time::Instant;
 mod line;
 
 use line::Pace;
-use parking_lot::Mutex;
 
 use crate::output;
 use crate::silence::Requests;
-use crate::terminal::{self, CLEARED};
+use crate::terminal;
 
 /// The requests to SQS of a command, whose silence its line of progress tells.
 pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::default);
@@ -153,8 +150,8 @@ impl Display {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
         let thread = thread.spawn(move || {
-            let can_rewrite = stderr().is_terminal() && !terminal::is_dumb();
-            if can_rewrite { draw(delay, &state, &ended) } else { tell(&state, &ended) }
+            let show = if terminal::can_rewrite() { draw } else { tell };
+            show(delay, &state, &ended);
         });
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
@@ -171,41 +168,30 @@ impl Drop for Display {
 
 fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     let mut estimator = Estimator::begin();
-    if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) {
+    if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) || !terminal::take() {
         return;
-    }
-    {
-        let mut drawn = DRAWN.lock();
-        if drawn.is_some() || GAVE_WAY.load(Ordering::Relaxed) {
-            // Of several waits at the same time, the first has the line.
-            return;
-        }
-        *drawn = Some(String::new());
     }
     let mut hint = StopHint::default();
     loop {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
-        {
-            let mut drawn = DRAWN.lock();
-            let Some(line) = drawn.as_mut() else { return };
-            *line = state.text(terminal::columns(), &pace);
-            terminal::say(&format!("{CLEARED}{line}"));
+        if !terminal::draw(&state.text(Some(terminal::columns()), &pace)) {
+            return;
         }
         hint.look(pace.elapsed);
         if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
-    remove();
+    terminal::remove();
 }
 
-fn tell(state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
+fn tell(_: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
     let mut estimator = Estimator::begin();
     while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
-        output::note(state.text(usize::MAX, &pace));
+        output::note(state.text(None, &pace));
     }
 }
 
@@ -303,85 +289,4 @@ static STOPPING: OnceLock<String> = OnceLock::new();
 /// From now on the line says that the command is about to end.
 pub(crate) fn stopping(left_behind: String) {
     STOPPING.get_or_init(|| left_behind);
-}
-
-static GAVE_WAY: AtomicBool = AtomicBool::new(false);
-
-/// Removes the line for good, before another program writes to the terminal.
-pub(crate) fn give_way() {
-    GAVE_WAY.store(true, Ordering::Relaxed);
-    remove();
-}
-
-/// The line on the terminal. A process has one terminal, so this is global.
-static DRAWN: Mutex<Option<String>> = Mutex::new(None);
-
-fn remove() -> Option<String> {
-    let mut drawn = DRAWN.lock();
-    let line = drawn.take()?;
-    terminal::say(CLEARED);
-    Some(line)
-}
-
-/// Writes other text to the terminal: above the line, which then appears again.
-pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
-    let drawn = DRAWN.lock();
-    let Some(line) = drawn.as_ref() else {
-        drop(drawn);
-        return write();
-    };
-    terminal::say(CLEARED);
-    let written = write();
-    terminal::say(&format!("{CLEARED}{line}"));
-    written
-}
-
-/// Removes the line before the process ends. If that leaves something behind, the counts stay.
-pub(crate) fn leave(left_behind: Option<String>) {
-    terminal::for_a_moment(move || {
-        let line = remove();
-        if let Some(left_behind) = left_behind {
-            if let Some(line) = line {
-                output::note(line);
-            }
-            output::note(format!("ended at once: {left_behind}"));
-        }
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_pace_is_that_since_the_first_count() {
-        let mut estimator = Estimator::begin();
-        let mut state = ProgressState { unit: "messages", total: Some(400), ..Default::default() };
-        let mut paces = Vec::new();
-        for second in 0..30 {
-            state.done = 20 * u64::saturating_sub(second, 3);
-            let Pace { per_second, left, .. } = estimator.pace(&state);
-            paces.push((per_second, left.as_secs()));
-            tokio::time::advance(Duration::from_secs(1)).await;
-        }
-        assert_eq!(paces[..4], [(0.0, 0); 4]);
-        assert_eq!(paces[4..6], [(20.0, 19), (20.0, 18)]);
-        assert_eq!((paces[22], paces[23]), ((20.0, 1), (20.0, 0)));
-        state.done = 0;
-        assert!(estimator.pace(&state).per_second < 0.1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_pace_leaves_out_the_counts_of_an_earlier_command() {
-        let (mut estimator, progress) = (Estimator::begin(), CommandProgress::silent("following"));
-        assert_eq!(estimator.pace(&progress.watch().borrow()).elapsed, Duration::ZERO);
-        for second in 1..30 {
-            tokio::time::advance(Duration::from_secs(1)).await;
-            let done = 1_310 + 40 * (second - 1);
-            progress.count_from("messages", Some(9_000), done);
-            progress.done(done);
-            let pace = estimator.pace(&progress.watch().borrow()).per_second;
-            assert!(second == 1 && pace == 0.0 || (pace - 40.0).abs() < 0.1, "{second}: {pace}");
-        }
-    }
 }

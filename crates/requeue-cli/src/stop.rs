@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout};
 
 use requeue::Clock;
 
-use crate::progress;
 use crate::table::clock_time;
+use crate::{progress, terminal};
 
 /// A SIGTERM that follows another one within this time is the same request.
 const DOUBLED: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ impl Stop {
                 let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                progress::leave((!ends.load(Ordering::Relaxed)).then(leaves));
+                terminal::leave((!ends.load(Ordering::Relaxed)).then(leaves));
                 std::process::exit(128 + i32::from(number));
             });
         });

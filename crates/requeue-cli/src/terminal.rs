@@ -1,60 +1,80 @@
-//! The standard error as a terminal on which lines are written again and again: the line of progress,
-//! or the lines of a worker with the log above them.
+//! The standard error as a terminal on which lines are written again and again: those of progress, or
+//! of a worker. All other output stands above them. A process has one terminal, so they are global.
 
-use std::io::{self, Write, stderr, stdout};
-use std::sync::Arc;
+use std::io::{self, IsTerminal as _, Write, stderr, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use requeue::Clock;
+use requeue::{Clock, printable};
 
-use crate::environment;
 use crate::table::{clock_time, wrapped};
+use crate::{environment, output};
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
-pub(crate) const CLEARED: &str = "\r\x1b[2K";
+const CLEARED: &str = "\r\x1b[2K";
 /// Clears the line above too.
 const CLEARED_ABOVE: &str = "\x1b[1A\x1b[2K";
 /// The columns of a terminal that does not tell them.
 const USUAL_COLUMNS: usize = 80;
 
-/// The lines; its clones are the same.
-#[derive(Clone, Default)]
-pub(crate) struct Screen(Arc<Mutex<Vec<String>>>);
+static DRAWN: Mutex<Option<String>> = Mutex::new(None);
+static GAVE_WAY: AtomicBool = AtomicBool::new(false);
 
-impl Screen {
-    /// Replaces the lines in one write, since the log shares the terminal.
-    pub(crate) fn draw(&self, lines: Vec<String>) {
-        let mut drawn = self.0.lock();
-        let cleared = cleared(&drawn, width());
-        *drawn = lines;
-        say(&format!("{cleared}{}", drawn.join("\n")));
+/// Takes the terminal for lines. Of several waits at the same time, the first has it.
+pub(crate) fn take() -> bool {
+    let mut drawn = DRAWN.lock();
+    let is_free = drawn.is_none() && !GAVE_WAY.load(Ordering::Relaxed);
+    if is_free {
+        *drawn = Some(String::new());
     }
+    is_free
+}
 
-    /// Writes a text above the lines, which then appear again.
-    pub(crate) fn above(&self, text: &str) -> io::Result<()> {
-        let drawn = self.0.lock();
-        stdout().write_all(format!("{}{text}", cleared(&drawn, width())).as_bytes())?;
-        stdout().flush()?;
-        say(&drawn.join("\n"));
-        Ok(())
-    }
+/// Replaces the lines in one write; their words go on below. `false` if they were removed.
+pub(crate) fn draw(lines: &str) -> bool {
+    let mut drawn = DRAWN.lock();
+    let Some(before) = drawn.as_mut() else { return false };
+    let lines = wrapped(&printable::text(lines), Some(columns()));
+    say(&format!("{}{lines}", cleared(before, width())));
+    *before = lines;
+    true
+}
 
-    /// Writes a line with the time above the lines.
-    pub(crate) fn note(&self, text: &str) -> io::Result<()> {
-        let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
-        self.above(&format!("{}\n", wrapped(&line, Some(columns()))))
-    }
+/// Removes the lines, and returns them.
+pub(crate) fn remove() -> Option<String> {
+    let lines = DRAWN.lock().take()?;
+    say(&cleared(&lines, width()));
+    Some(lines)
+}
+
+/// Removes the lines for good, before another program writes to the terminal.
+pub(crate) fn give_way() {
+    GAVE_WAY.store(true, Ordering::Relaxed);
+    remove();
+}
+
+/// Writes other text to the terminal: above the lines, which then appear again.
+pub(crate) fn above<T>(write: impl FnOnce() -> T) -> T {
+    let drawn = DRAWN.lock();
+    let Some(lines) = drawn.as_ref() else {
+        drop(drawn);
+        return write();
+    };
+    say(&cleared(lines, width()));
+    let written = write();
+    say(&format!("{CLEARED}{lines}"));
+    written
 }
 
 /// Clears these lines. A terminal that was made narrower has broken them into several rows.
-fn cleared(lines: &[String], width: usize) -> String {
-    let rows = |line: &String| line.chars().count().div_ceil(width.max(1)).max(1);
-    let rows: usize = lines.iter().map(rows).sum();
-    format!("{CLEARED}{}", CLEARED_ABOVE.repeat(rows.saturating_sub(1)))
+fn cleared(lines: &str, width: usize) -> String {
+    let rows = |line: &str| line.chars().count().div_ceil(width.max(1)).max(1);
+    let rows: usize = lines.split('\n').map(rows).sum();
+    format!("{CLEARED}{}", CLEARED_ABOVE.repeat(rows - 1))
 }
 
 fn width() -> usize {
@@ -70,43 +90,51 @@ pub(crate) fn columns() -> usize {
     width().saturating_sub(3).max(1)
 }
 
-/// Whether the terminal cannot clear a line, as inside an editor.
-pub(crate) fn is_dumb() -> bool {
-    environment::value("TERM").is_none_or(|name| name == "dumb")
+/// Whether the standard error is a terminal that can clear a line, unlike one inside an editor.
+pub(crate) fn can_rewrite() -> bool {
+    stderr().is_terminal() && environment::value("TERM").is_some_and(|name| name != "dumb")
 }
 
 /// A lost terminal does not end the command.
-pub(crate) fn say(text: &str) {
+fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Ends the lines, so that the next text has its own line.
-pub(crate) fn leave() {
-    for_a_moment(|| say("\n"));
-}
-
-/// Writes to the terminal before the process ends. A stuck terminal delays that for a moment only.
-pub(crate) fn for_a_moment(write: impl FnOnce() + Send + 'static) {
+/// Removes the lines before the process ends. If that leaves something behind, they stay above it. A
+/// stuck terminal delays the end for a moment only.
+pub(crate) fn leave(left_behind: Option<String>) {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
-        write();
+        let lines = remove();
+        if let Some(left_behind) = left_behind {
+            lines.iter().for_each(output::note);
+            output::note(format!("ended at once: {left_behind}"));
+        }
         drop(writing);
     });
     let _ = written.recv_timeout(Duration::from_millis(100));
 }
 
-/// Writes log lines above the lines of a screen, or else to the standard output:
+/// Writes a line with the time above the lines.
+pub(crate) fn note(text: &str) {
+    let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
+    // A lost terminal does not end the command.
+    let _ = output::write(&format!("{}\n", wrapped(&line, Some(columns()))));
+}
+
+/// Writes log lines: with `true` above the lines of a terminal, else to the standard output, as
 /// `2026-11-25T12:04:05Z  INFO working …`.
-pub(crate) struct LogLines(pub(crate) Option<Screen>);
+pub(crate) struct LogLines(pub(crate) bool);
 
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        match &self.0 {
-            Some(screen) if is_json(&text) => screen.above(&text)?,
-            Some(screen) => screen.note(&text)?,
-            None if is_json(&text) => stdout().write_all(line)?,
-            None => {
+        // JSON has a time already.
+        match (text.starts_with('{'), self.0) {
+            (true, true) => drop(output::write(&text)),
+            (false, true) => note(&text),
+            (true, false) => stdout().write_all(line)?,
+            (false, false) => {
                 let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
                 stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
             }
@@ -119,21 +147,16 @@ impl Write for LogLines {
     }
 }
 
-/// Whether a line has a time already.
-fn is_json(line: &str) -> bool {
-    line.starts_with('{')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lines_that_a_narrower_terminal_broke_are_cleared_whole() {
-        let lines = ["a".repeat(77), String::new(), "b".repeat(40)];
+        let lines = ["a".repeat(77), String::new(), "b".repeat(40)].join("\n");
         for (width, rows) in [(80, 3), (77, 3), (60, 4), (30, 6)] {
             assert_eq!(cleared(&lines, width).matches(CLEARED_ABOVE).count(), rows - 1, "{width}");
         }
-        assert_eq!(cleared(&[], 80), CLEARED);
+        assert_eq!(cleared("", 80), CLEARED);
     }
 }

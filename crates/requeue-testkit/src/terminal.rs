@@ -15,23 +15,31 @@ pub fn in_terminal(columns: &str) -> [&str; 4] {
 /// stays whole.
 pub fn screen(output: &str) -> Vec<String> {
     let mut lines = vec![Vec::new()];
-    let mut column = 0;
-    let mut characters = output.chars();
-    while let Some(character) = characters.next() {
-        let line = lines.last_mut().expect("there is always a line");
+    let (mut row, mut column) = (0, 0);
+    let mut rest = output;
+    while let Some(character) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("\u{1b}[1A") {
+            (row, rest) = (row - 1, after);
+            continue;
+        }
+        rest = &rest[character.len_utf8()..];
+        let line = &mut lines[row];
         match character {
             '\n' => {
-                lines.push(Vec::new());
+                row += 1;
+                if row == lines.len() {
+                    lines.push(Vec::new());
+                }
                 column = 0;
             }
             '\r' => column = 0,
             '\u{1b}' => {
-                let sequence: String =
-                    characters.by_ref().take_while(|c| !c.is_ascii_alphabetic()).collect();
+                let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap_or_default();
                 // Of the sequences that Requeue writes, only `[2K` and colours have a 2.
-                if sequence == "[2" {
+                if &rest[..end] == "[2" {
                     line.clear();
                 }
+                rest = &rest[end + 1..];
             }
             character => {
                 if line.len() <= column {

@@ -5,12 +5,11 @@ use std::time::{Duration, SystemTime};
 use requeue::Mode;
 
 use super::event::{Event, Kind, short_id};
-use crate::table::{clock_time, cut};
+use crate::table::clock_time;
 
-/// `12:04:05Z  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`, without the time of the
-/// call if that has more columns, and without the end of a reason that is longer still. A message
-/// that SQS keeps has its receive instead: `receive 3 of 5`.
-pub(crate) fn message_line(event: &Event, mode: Mode, columns: usize) -> Option<String> {
+/// `12:04:05Z  3f9a1c2e  attempt 2  503 → retry in 8 s (temporary)  41 ms`. A message that SQS keeps
+/// has its receive instead: `receive 3 of 5`.
+pub(crate) fn message_line(event: &Event, mode: Mode) -> Option<String> {
     let reason = event.reason.as_deref().map(|reason| match reason {
         "not-retried" => "dead-lettered before".to_owned(),
         "annotated" => "the copy with the reason".to_owned(),
@@ -44,10 +43,8 @@ pub(crate) fn message_line(event: &Event, mode: Mode, columns: usize) -> Option<
         }
         _ => format!("attempt {}", event.attempt.unwrap_or(1)),
     };
-    let line = format!("{}Z  {id}  {number}  {result}", clock_time(at));
-    let line = requeue::printable::line(&line);
-    let whole = format!("{line}{elapsed}");
-    Some(if whole.chars().count() <= columns { whole } else { cut(&line, columns) })
+    let line = format!("{}Z  {id}  {number}  {result}{elapsed}", clock_time(at));
+    Some(requeue::printable::line(&line).into_owned() + "\n")
 }
 
 /// `503` for `status 503`, and `no copy: too long; 503`: a reason in few words.
@@ -63,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_when_its_attempt_is_settled() {
-        let of_width = |kind, class, reason: Option<&str>, delay, columns| {
+        let of = |kind, class, reason: Option<&str>, delay| {
             let ids = Ids::new("copy", "3f9a1c2e-0000-4000-8000-000000000000");
             let event = Event {
                 at: 43_445_000,
@@ -73,9 +70,8 @@ mod tests {
                 delay,
                 ..Event::now(kind, ids)
             };
-            message_line(&Event { at: 43_445_000, ..event.reason(reason) }, Mode::Requeue, columns)
+            message_line(&Event { at: 43_445_000, ..event.reason(reason) }, Mode::Requeue)
         };
-        let of = |kind, class, reason, delay| of_width(kind, class, reason, delay, 79);
         let temporary = Some("temporary");
         for (line, said) in [
             (of(Kind::Ended, None, None, None), Some("done")),
@@ -108,14 +104,8 @@ mod tests {
             ),
             (of(Kind::Received, None, None, None), None),
         ] {
-            let whole = said.map(|said| format!("12:04:05Z  3f9a1c2e  attempt 2  {said}  41 ms"));
+            let whole = said.map(|said| format!("12:04:05Z  3f9a1c2e  attempt 2  {said}  41 ms\n"));
             assert_eq!(line, whole);
-        }
-        for (columns, end) in
-            [(56, "503 → retry in 8 s (tem…"), (80, "503 → retry in 8 s (temporary)  41 ms")]
-        {
-            let narrow = of_width(Kind::Requeued, temporary, Some("status 503"), Some(8), columns);
-            assert_eq!(narrow, Some(format!("12:04:05Z  3f9a1c2e  attempt 2  {end}")));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `--target`: Requeue in this process, in front of a function that knows nothing of it.
 
-use std::io;
 use std::time::Duration;
 
 use requeue::embedded::InvocationResult;
@@ -17,7 +16,6 @@ use super::served::{ServedQueue, ServedSqs};
 use crate::doctor::RECEIVES_OF_A_TARGET;
 use crate::local_function::{LineOutput, LocalFunction, LocalTarget, local_target};
 use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
-use crate::table::columns;
 use crate::{Error, output, terminal};
 
 /// Works on batches. Its clones are the same.
@@ -38,7 +36,7 @@ impl TargetProcessor {
         arguments: &Arguments,
         events: Option<Events>,
     ) -> Result<Self, Error> {
-        requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(None));
+        requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(false));
         let mut config = Config::load().await?;
         let settings = &mut config.settings;
         settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);
@@ -83,12 +81,11 @@ impl TargetProcessor {
 
     /// A line for each message, and its event for the page.
     fn show(&self, report: &Report) {
-        let columns = columns(io::stdout()).unwrap_or(usize::MAX);
         for outcome in &report.outcomes {
             let Some(event) = LogLine::of(outcome).event(Some(self.max_receives)) else { continue };
-            if let Some(line) = message_line(&event, self.mode, columns) {
+            if let Some(line) = message_line(&event, self.mode) {
                 // A closed standard output does not stop Requeue.
-                let _ = output::write(&format!("{line}\n"));
+                let _ = output::words(&line);
             }
             if let Some(events) = &self.events {
                 events.publish(event);

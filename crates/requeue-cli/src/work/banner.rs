@@ -8,85 +8,66 @@ use requeue::table::{Key, TableError};
 use requeue::{DeadLetterMode, Mode, Settings, printable};
 use tokio::time::timeout;
 
-use super::target::Target;
+use super::view::View;
 use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
 use crate::table::{counted, thousands};
 use crate::{environment, output};
 
-pub(super) struct Banner {
-    queue: String,
-    target: String,
-    is_function: bool,
-    policy: String,
-    concurrency: String,
-    dead_letter: String,
-    table: &'static str,
-    mode: Mode,
-}
-
 /// The longest wait for the table at the start.
 const ANSWER: Duration = Duration::from_secs(5);
 
-impl Banner {
-    pub(super) fn new(
-        queue: &QueueArn,
-        target: &Target,
-        receivers: Option<u16>,
-        settings: &Settings,
-    ) -> Self {
-        let Settings { policy, limits, dead_letter, shared_table, mode, .. } = settings;
-        let receivers = receivers.map(|count| format!(", {}", counted(count, "receiver")));
-        let receivers = receivers.unwrap_or_default();
-        Self {
-            queue: queue.to_string(),
-            target: target.to_string(),
-            is_function: target.is_function(),
-            policy: policy_line(policy),
-            concurrency: format!(
-                "{}{receivers}, timeout {} s",
-                thousands(limits.concurrency),
-                limits.timeout.as_secs_f64()
-            ),
-            dead_letter: match dead_letter {
-                Some(DeadLetterMode::Direct(url)) => {
-                    // The region does not matter for the name.
-                    format!("direct to {}", url.arn("aws", "us-east-1").name())
-                }
-                mode => mode.as_ref().unwrap_or(&DeadLetterMode::OF_WORKERS).as_str().to_owned(),
-            },
-            table: if shared_table.is_some() { "the one of REQUEUE_TABLE" } else { "none" },
-            mode: *mode,
+/// Tells the settings in lines on a terminal, or else in a line of the log.
+pub(super) fn tell(
+    view: &View,
+    queue: &QueueArn,
+    (target, is_function): (&str, bool),
+    receivers: Option<u16>,
+    settings: &Settings,
+) {
+    let Settings { policy, limits, dead_letter, shared_table, mode, .. } = settings;
+    let receivers = receivers.map(|count| format!(", {}", counted(count, "receiver")));
+    let (queue, policy) = (queue.to_string(), policy_line(policy));
+    let concurrency = format!(
+        "{}{}, timeout {} s",
+        thousands(limits.concurrency),
+        receivers.unwrap_or_default(),
+        limits.timeout.as_secs_f64()
+    );
+    let dead_letter = match dead_letter {
+        Some(DeadLetterMode::Direct(url)) => {
+            // The region does not matter for the name.
+            format!("direct to {}", url.arn("aws", "us-east-1").name())
         }
-    }
-
-    pub(super) fn show(&self) {
-        for (name, value) in [
-            ("queue", &*self.queue),
-            ("target", &self.target),
-            ("policy", &self.policy),
-            ("concurrency", &self.concurrency),
-            ("dead letters", &self.dead_letter),
-            ("table", self.table),
-        ] {
-            output::note(format_args!("{name:<13} {value}"));
-        }
-        if self.mode == Mode::Report {
-            output::note("mode          report: Requeue retries nothing and only logs failures");
-        }
-    }
-
-    pub(super) fn log(&self) {
+        mode => mode.as_ref().unwrap_or(&DeadLetterMode::OF_WORKERS).as_str().to_owned(),
+    };
+    let table = if shared_table.is_some() { "the one of REQUEUE_TABLE" } else { "none" };
+    let is_report = *mode == Mode::Report;
+    if !view.has_screen {
         tracing::info!(
-            queue = self.queue,
-            targetUrl = (!self.is_function).then_some(&self.target),
-            targetFunction = self.is_function.then_some(&self.target),
-            policy = self.policy,
-            concurrency = self.concurrency,
-            deadLetter = self.dead_letter,
-            table = self.table,
-            isReportMode = self.mode == Mode::Report,
+            queue,
+            targetUrl = (!is_function).then_some(target),
+            targetFunction = is_function.then_some(target),
+            policy,
+            concurrency,
+            deadLetter = dead_letter,
+            table,
+            isReportMode = is_report,
             "settings"
         );
+        return;
+    }
+    for (head, value) in [
+        ("queue", &*queue),
+        ("target", target),
+        ("policy", &policy),
+        ("concurrency", &concurrency),
+        ("dead letters", &dead_letter),
+        ("table", table),
+    ] {
+        output::note(format_args!("{head:<13} {value}"));
+    }
+    if is_report {
+        output::note("mode          report: Requeue retries nothing and only logs failures");
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::line::seconds;
-use super::trouble::fitting;
 use crate::table::{counted, messages};
 
 /// The messages that a worker has received and not yet settled.
@@ -38,28 +37,18 @@ impl Ending {
         self.began = Some(Instant::now());
     }
 
-    /// A line of at most so many columns.
-    pub(super) fn line(&self, hand: InHand, columns: usize) -> Option<String> {
-        let rest = format!("{} left; a second Ctrl-C ends it", seconds(self.rest()?));
-        let (hand, at_once) = (format!("{hand}, "), (1, " at once"));
-        Some(fitting(&[(0, "ending: "), (2, &hand), (0, &rest), at_once], columns))
-    }
-
-    fn rest(&self) -> Option<Duration> {
-        Some(self.limit.saturating_sub(self.began?.elapsed()))
-    }
-
     /// Logs the end once, where no terminal shows it.
     pub(super) fn log(&mut self, hand: InHand) {
         if let Some(text) = self.text(hand).filter(|_| !self.is_logged) {
             self.is_logged = true;
-            tracing::info!("ending: {text}; a second signal ends it at once");
+            tracing::info!("{text}; a second signal ends it at once");
         }
     }
 
-    /// `2 handlers still run, 3 messages to settle, 28 s left`
+    /// `ending: 2 handlers still run, 3 messages to settle, 28 s left`
     pub(super) fn text(&self, hand: InHand) -> Option<String> {
-        Some(format!("{hand}, {} left", seconds(self.rest()?)))
+        let rest = self.limit.saturating_sub(self.began?.elapsed());
+        Some(format!("ending: {hand}, {} left", seconds(rest)))
     }
 }
 
@@ -125,22 +114,15 @@ mod tests {
     async fn after_a_signal_the_handlers_and_the_time_left_are_shown() {
         let mut ending = Ending::of(Duration::from_secs(30));
         let hand = |running, unsettled| InHand { running, unsettled };
-        assert_eq!(ending.line(hand(2, 0), 79), None);
+        assert_eq!(ending.text(hand(2, 0)), None);
         ending.begin();
         tokio::time::advance(Duration::from_secs(2)).await;
-        let second = "28 s left; a second Ctrl-C ends it at once";
-        for (hand, columns, line) in [
-            (hand(2, 0), 79, format!("ending: 2 handlers still run, {second}")),
-            (
-                hand(1, 1),
-                99,
-                format!("ending: 1 handler still runs, 1 message to settle, {second}"),
-            ),
-            (hand(0, 3), 99, format!("ending: no handler runs, 3 messages to settle, {second}")),
-            (hand(2, 0), 66, format!("ending: 2 handlers still run, {}", &second[..34])),
-            (hand(0, 10), 60, "ending: 28 s left; a second Ctrl-C ends it".to_owned()),
+        for (hand, running) in [
+            (hand(2, 0), "2 handlers still run"),
+            (hand(1, 1), "1 handler still runs, 1 message to settle"),
+            (hand(0, 3), "no handler runs, 3 messages to settle"),
         ] {
-            assert_eq!(ending.line(hand, columns), Some(line));
+            assert_eq!(ending.text(hand), Some(format!("ending: {running}, 28 s left")));
         }
     }
 }

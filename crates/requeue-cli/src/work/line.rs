@@ -9,7 +9,7 @@ use super::Started;
 use crate::observe::{brief, millis};
 use crate::progress::Growth;
 use crate::stop::Stop;
-use crate::table::{counted, cut, duration, thousands};
+use crate::table::{counted, duration, thousands};
 use crate::ui::{LiveCounts, LivePause, LiveState};
 
 /// The rate is that of the last seconds.
@@ -42,8 +42,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Lines of at most so many columns. What messages wait for gets its own line if it does not fit.
-    /// Of the other parts the rate is left out, and then those without room go on below.
+    /// Parts without room go on below.
     pub(super) fn lines(&self, columns: usize) -> Vec<String> {
         let mut parts = vec![self.queue()];
         parts.extend(self.rate.map(|rate| format!("{}/s", thousands(rate))));
@@ -53,29 +52,15 @@ impl Figures {
             let running = thousands(self.running);
             parts.push(format!("{running}{} running", all.unwrap_or_default()));
         }
-        let fits = |line: &str| line.chars().count() <= columns;
-        let figures = parts.join(" │ ");
-        let mut below = None;
-        if let Some(wait) = self.awaited() {
-            let whole = format!("{figures} │ {wait}");
-            if fits(&whole) {
-                return vec![whole];
-            }
-            below = Some(cut(&wait, columns));
-        }
-        if self.rate.is_some() && !fits(&figures) {
-            parts.remove(1);
-        }
+        parts.extend(self.awaited());
         let mut lines: Vec<String> = Vec::new();
         for part in parts {
-            let joined =
-                lines.last().map(|line| format!("{line} │ {part}")).filter(|line| fits(line));
-            match (joined, lines.last_mut()) {
+            let joined = lines.last().map(|line| format!("{line} │ {part}"));
+            match (joined.filter(|line| line.chars().count() <= columns), lines.last_mut()) {
                 (Some(joined), Some(line)) => *line = joined,
-                _ => lines.push(cut(&part, columns)),
+                _ => lines.push(part),
             }
         }
-        lines.extend(below);
         lines
     }
 
@@ -263,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_as_much_as_the_terminal_is_wide() {
+    fn parts_without_room_go_on_below() {
         let whole =
             "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ circuit open 21 s: 503";
         for (columns, line) in [
@@ -276,11 +261,14 @@ mod tests {
             ),
             (
                 57,
-                "orders 1,204 waiting │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                "orders 1,204 waiting │ 52/s\n1,310 done 96 retried 4 dead │ circuit open 21 s: 503"
                     .to_owned(),
             ),
-            (20, "orders 1,204 waiting\n1,310 done 96 retri…\ncircuit open 21 s: …".to_owned()),
-            (9, "orders 1…\n1,310 do…\ncircuit …".to_owned()),
+            (
+                9,
+                "orders 1,204 waiting\n52/s\n1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                    .to_owned(),
+            ),
         ] {
             assert_eq!(figures().lines(columns).join("\n"), line, "{columns}");
         }
@@ -294,10 +282,9 @@ mod tests {
         let free = Figures { pauses: Vec::new(), ..figures() };
         let running = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ 8 running";
         assert_eq!(free.lines(80), [running]);
-        let narrow = "orders 1,204 waiting │ 1,310 done 96 retried 4 dead │ 8 running";
-        assert_eq!(free.lines(64), [narrow]);
         let slow = Figures { concurrency: 10, rate: None, ..free };
-        assert_eq!(slow.lines(80)[0], narrow.replace("8 running", "8 of 10 running"));
+        let running = running.replace("52/s │ ", "").replace("8 running", "8 of 10 running");
+        assert_eq!(slow.lines(80)[0], running);
         let suspects = Figures { are_suspects: true, ..slow };
         assert_eq!(suspects.lines(80)[1], "one by one from receive 3 on");
         let free = Figures { rate: Some(52), are_suspects: false, ..suspects };

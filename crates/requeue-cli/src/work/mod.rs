@@ -1,7 +1,7 @@
 //! `requeue work`: runs the handler of `requeue-lambda` as a long-polling worker, in a container or
 //! on a laptop.
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::observe::ObservedQueue;
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
-use crate::terminal::{self, Screen};
+use crate::terminal;
 use crate::ui::{BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, invoke};
 
@@ -33,14 +33,10 @@ mod line;
 mod replaced;
 mod target;
 mod trouble;
-mod trouble_log;
-mod verbose;
 mod view;
 
-use banner::Banner;
-use line::seconds;
 use replaced::SettingArguments;
-use target::{PAUSE, Target, wait_for};
+use target::{Target, wait_for};
 use view::View;
 
 #[derive(clap::Args)]
@@ -148,24 +144,17 @@ const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after the
                                timeout, also those that are done and not yet deleted";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let is_terminal = stderr().is_terminal() && stdout().is_terminal();
-    let screen = (is_terminal && !terminal::is_dumb()).then(Screen::default);
-    let is_watched = screen.is_some();
     // Before all slow steps: a signal without a listener does not end the first process of a
     // container.
-    let stop = Stop::listen_and(Duration::MAX, move || {
-        if is_watched {
-            terminal::leave();
-        }
-    })?;
+    let stop = Stop::listen()?;
     stop.leaves(DELIVERED_AGAIN);
-    let view = View::new(screen, arguments.verbose, arguments.page.is_on());
+    let has_screen = stdout().is_terminal() && terminal::can_rewrite();
+    let view = View::new(has_screen, arguments.verbose, arguments.page.is_on());
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         tokio::select! {
             biased;
             () = stop.told() => {
-                view.clear();
                 tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
@@ -199,21 +188,14 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     };
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
-    let found = view.waiting(asking, find).await?;
+    let found = view.waiting(ASKING, find).await?;
     let own = config.settings.of_queue(found.arn.name());
     let lacks = [banner::lacks_room(&own), banner::lacks_table(&own).await];
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }
     if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {
-        let waiting = |since: Duration| {
-            format!(
-                "for the target, {} left, a try every {} ms: {target}",
-                seconds(limit.saturating_sub(since)),
-                PAUSE.as_millis()
-            )
-        };
-        view.waiting(waiting, wait_for(target, limit)).await?;
+        view.waiting(&format!("the target {target}"), wait_for(target, limit)).await?;
     }
     let handler = match url {
         Some(url) => {
@@ -223,9 +205,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         }
         None => Target::function(&mut config, view.observer.clone()).await?,
     };
-    let target = handler.to_string();
+    let (target, is_function) = (handler.to_string(), handler.is_function());
     let own = config.settings.of_queue(found.arn.name());
-    let banner = Banner::new(&found.arn, &handler, arguments.receivers, &own);
     config.settings.observers = Observers::only(view.observer.clone());
     view.observer.downstream().limit_pauses(own.policy.max_pause);
     let concurrency = own.limits.concurrency.saturating_mul(handler.messages_per_call());
@@ -236,8 +217,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let settings = arguments.settings();
     let start =
         Box::pin(Worker::start(handler, observed(queue), &found.arn, config.settings, settings));
-    let worker = view.waiting(asking, start).await.map_err(|error| found.not_started(error))?;
-    view.begin(&banner);
+    let worker = view.waiting(ASKING, start).await.map_err(|error| found.not_started(error))?;
+    banner::tell(view, &found.arn, (&target, is_function), arguments.receivers, &own);
     Ok(Started {
         worker,
         sqs,
@@ -252,9 +233,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
 }
 
 /// The step of a question about the queue.
-fn asking(since: Duration) -> String {
-    format!("for a response of SQS about the queue: {} so far", seconds(since))
-}
+const ASKING: &str = "a response of SQS about the queue";
 
 struct Started {
     worker: Worker<Target, ObservedQueue<SqsQueue>>,
@@ -279,7 +258,7 @@ impl Started {
         stop: &Stop,
     ) -> Result<ExitCode, Error> {
         let page = if arguments.page.is_on() {
-            let site = Box::pin(view.waiting(asking, arguments.site(view))).await;
+            let site = Box::pin(view.waiting(ASKING, arguments.site(view))).await;
             arguments.page.open(site).await?
         } else {
             None
@@ -305,6 +284,7 @@ impl Started {
             ended = self.worker.run(stop.told()) => ended,
             _ = shown => self.worker.progress(),
         };
+        terminal::remove();
         let ended = view.last(ended);
         view.show_last_messages(self.mode);
         // A redrive of the page makes its messages visible again.
@@ -317,13 +297,12 @@ impl Started {
         let (copies, receives) = (sqs.copies_in_doubt(), sqs.lost_receives());
         let doubts = ending::doubts(ended.not_deleted, copies, cut_off, receives);
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
-        let causes = view.causes(self.mode, usize::MAX);
+        let causes = view.causes(self.mode);
         let causes = causes.chain(view.last_troubles(self.queue.name()));
         let mut notes: Vec<String> = causes.chain(notes).collect();
         view.end_state(ended, self.mode, &notes);
         end.send_replace(true);
-        let waiting = |since| format!("for the work of the page: {} so far", seconds(since));
-        view.waiting(waiting, page.as_mut()).await;
+        view.waiting("the work of the page", page.as_mut()).await;
         notes.extend(page.as_mut().take_output().flatten().unwrap_or_default());
         view.end(ended, self.mode, &notes, &doubts);
         Ok(ExitCode::SUCCESS)

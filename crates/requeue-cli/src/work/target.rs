@@ -89,7 +89,7 @@ impl Handler for Target {
     }
 }
 
-pub(super) const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);

@@ -11,11 +11,12 @@ use tokio::time::Instant;
 use super::line::seconds;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
-    DownstreamTrouble, MAY_EXIST, NOT_SENT, ReceivingTrouble, TOO_LONG, Unsettled, brief,
+    DownstreamTrouble, MAY_EXIST, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG, Unsettled,
+    brief,
 };
 use crate::sdk;
 use crate::silence::Silence;
-use crate::table::{cut, thousands};
+use crate::table::thousands;
 
 /// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, or after several causes
 /// `14 calls without a response, last: connection refused`.
@@ -24,7 +25,6 @@ pub(super) fn of_target(
     trouble: &DownstreamTrouble,
     next_try: Option<Duration>,
     is_trying: bool,
-    columns: usize,
 ) -> String {
     let DownstreamTrouble { cause, calls, has_other_causes, .. } = trouble;
     let what = if *has_other_causes {
@@ -37,7 +37,7 @@ pub(super) fn of_target(
         Some(Duration::ZERO) if !is_trying => "; next try with the next message".to_owned(),
         _ => next(next_try, None),
     };
-    fitting(&[(0, "target"), (1, &format!(" {target}")), (0, &format!(": {what}{next}"))], columns)
+    format!("target {target}: {what}{next}")
 }
 
 /// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`. A missing permission is named: `SQS
@@ -47,24 +47,19 @@ pub(super) fn of_receiving(
     queue: &str,
     trouble: &ReceivingTrouble,
     silent: Option<Duration>,
-    columns: usize,
 ) -> String {
     let ReceivingTrouble { endpoint, code, failures, next_try, .. } = trouble;
-    let next_try = next_try.map(|at| at.saturating_duration_since(Instant::now()));
-    let (next, count) = (next(next_try, silent), format!(" ×{}", thousands(*failures)));
-    let (code, endpoint) = (format!(": {code}"), format!(" {endpoint}"));
-    if is_denied(&trouble.code) {
-        let queue = format!(" on {queue}");
-        let denied = (0, "SQS refuses sqs:ReceiveMessage");
-        return fitting(&[denied, (1, &queue), (0, &code), (0, &count), (2, &next)], columns);
+    let next = next(next_try.map(|at| at.saturating_duration_since(Instant::now())), silent);
+    let failed = format!("{code} ×{}", thousands(*failures));
+    match remedy_of_credentials(code) {
+        Some(remedy) => {
+            format!("AWS credentials for SQS {endpoint}: {failed}; {remedy}{next}")
+        }
+        None if is_denied(code) => {
+            format!("SQS refuses sqs:ReceiveMessage on {queue}: {failed}{next}")
+        }
+        None => format!("SQS {endpoint}: {failed}{next}"),
     }
-    let Some(remedy) = remedy_of_credentials(&trouble.code) else {
-        let parts = [(0, "SQS"), (1, &*endpoint), (0, &code), (0, &count), (0, &next)];
-        return fitting(&parts, columns);
-    };
-    let service = [(0, "AWS credentials"), (3, " for SQS"), (1, &*endpoint)];
-    let rest = [(0, &*code), (4, &count), (0, "; "), (0, remedy), (2, &next)];
-    fitting(&[&service[..], &rest].concat(), columns)
 }
 
 /// What credentials need that AWS refuses with this code. The worker reads them anew.
@@ -75,116 +70,78 @@ pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
 
 /// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`
 /// if other actions have one.
-pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>, columns: usize) -> String {
+pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>) -> String {
     let to = silence.action.map(|action| format!(" to {action}")).unwrap_or_default();
-    let rest = format!(": no response{to} for {}", seconds(silence.since));
     let endpoint = endpoint.map(|endpoint| format!(" {endpoint}")).unwrap_or_default();
-    fitting(&[(0, "SQS"), (1, &endpoint), (0, &rest)], columns)
+    format!("SQS{endpoint}: no response{to} for {}", seconds(silence.since))
 }
 
 /// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; may be delivered again`, and `SQS refuses
 /// sqs:DeleteMessage on orders` if the permission is missing. A message that is too long for a copy is
 /// named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies that wait:
 /// `copies not sent ×4; delivered again in 5 min or more`.
-pub(super) fn of_unsettled(unsettled: &Unsettled, columns: usize) -> String {
+pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
-    let (count, queue) = (format!(" ×{}", thousands(*messages)), format!(" on {queue}"));
+    let count = format!("×{}", thousands(*messages));
     if code == TOO_LONG {
         let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
-        let left = [(2, "; left to SQS"), (1, " and its redrive policy")];
-        let what = [(0, "no room for the retry fields"), (0, &*count), (3, &last)];
-        return fitting(&[what, [left[0], left[1], (0, "")]].concat(), columns);
+        return format!(
+            "no room for the retry fields {count}{last}; left to SQS and its redrive policy"
+        );
     }
     if code == NOT_SENT {
-        let why = (1, ": sends wait up to 30 s after one without a response");
-        let again = (2, "; delivered again in 5 min or more");
-        return fitting(&[(0, "copies not sent"), (0, &count), why, again], columns);
+        return format!(
+            "copies not sent {count}: sends wait up to 30 s after one without a response; \
+             delivered again in 5 min or more"
+        );
     }
     // Without a response, SQS may have carried the request out.
     let again = match *action {
-        Some("sqs:ChangeMessageVisibility") => "; delivered again while their handlers run",
-        Some("sqs:SendMessage") => "; delivered again in 5 min or more",
+        Some("sqs:ChangeMessageVisibility") => "delivered again while their handlers run",
+        Some("sqs:SendMessage") => "delivered again in 5 min or more",
         Some("sqs:DeleteMessage") if is_denied(code) => {
-            "; done, but dead letters after maxReceiveCount receives"
+            "done, but dead letters after maxReceiveCount receives"
         }
-        _ if is_denied(code) => "; delivered again",
-        _ => "; may be delivered again",
+        _ if is_denied(code) => "delivered again",
+        _ => "may be delivered again",
     };
-    let caused = format!(": {code}");
-    let (name, place) = match action {
-        Some(action) => (action.trim_start_matches("sqs:"), &*queue),
-        None => ("settling", ""),
-    };
-    let service = if action.is_some() { "sqs:" } else { "" };
-    if let Some(remedy) = remedy_of_credentials(code) {
-        let of = [(4, "AWS credentials for "), (3, service), (0, name), (2, place), (0, &caused)];
-        return fitting(
-            &[&of[..], &[(0, &count), (0, "; "), (0, remedy), (1, again)]].concat(),
-            columns,
-        );
+    let of = action.map_or_else(|| "settling".to_owned(), |action| format!("{action} on {queue}"));
+    match remedy_of_credentials(code) {
+        Some(remedy) => format!("AWS credentials for {of}: {code} {count}; {remedy}; {again}"),
+        None if is_denied(code) => format!("SQS refuses {of}: {code} {count}; {again}"),
+        None => format!("SQS: {of}: {code} {count}; {again}"),
     }
-    if is_denied(code) {
-        let of = [(0, "SQS refuses "), (0, service), (0, name), (2, place), (0, &caused)];
-        return fitting(&[&of[..], &[(0, &count), (1, again)]].concat(), columns);
-    }
-    let of = [(0, "SQS"), (2, ": "), (2, service), (2, name), (1, place), (0, &caused)];
-    fitting(&[&of[..], &[(0, &count), (3, again)]].concat(), columns)
 }
 
-/// `copies without a confirmation ×6: SQS may have stored them, so messages may be handled twice`
-pub(super) fn of_doubts(copies: u64, columns: usize) -> String {
+pub(super) fn of_doubts(copies: u64) -> String {
     let count = thousands(copies);
-    let doubt = [(0, "copies without a confirmation ×"), (0, &*count), (2, ": ")];
-    let twice = [(1, "SQS may have stored them, so "), (2, "messages may be handled twice")];
-    fitting(&[&doubt[..], &twice].concat(), columns)
+    format!(
+        "copies without a confirmation ×{count}: SQS may have stored them, so messages may be \
+         handled twice"
+    )
 }
 
-/// `receives without a response ×29: messages may become dead letters without a call`
-pub(super) fn of_lost_receives(receives: u64, columns: usize) -> String {
+pub(super) fn of_lost_receives(receives: u64) -> String {
     let count = thousands(receives);
-    let lost = [(0, "receives without a response ×"), (0, &*count)];
-    fitting(&[lost[0], lost[1], (1, ": messages may become dead letters without a call")], columns)
+    format!("receives without a response ×{count}: messages may become dead letters without a call")
 }
 
-/// `dead-lettered: 401 ×25, 422: outdated-fare ×2`, the most frequent reasons first; those without room
+/// `dead-lettered: 401 ×25, 422: outdated-fare ×2`, the three most frequent reasons first; the others
 /// are counted: `and 4 more`. `None` without any.
-pub(super) fn of_causes(
-    what: &str,
-    reasons: &BTreeMap<String, u64>,
-    columns: usize,
-) -> Option<String> {
+pub(super) fn of_causes(what: &str, reasons: &BTreeMap<String, u64>) -> Option<String> {
     let mut reasons: Vec<_> = reasons.iter().collect();
     // First those that may be handled twice.
     reasons.sort_by_key(|(why, count)| (!why.starts_with(MAY_EXIST), Reverse(**count)));
-    let all: u64 = reasons.iter().map(|(_, count)| **count).sum();
-    let named = |most: usize| {
-        let (shown, rest) = reasons.split_at(most.min(reasons.len()));
-        let shown = shown.iter().map(|(why, count)| {
-            // The reason of most, which leaves no room for the others.
-            let why = why.replacen("non-retryable: ", "", 1);
-            format!("{} ×{}", brief(&why), thousands(**count))
-        });
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        let left: u64 = rest.iter().map(|(_, count)| **count).sum();
-        let left = if left == 0 { String::new() } else { format!(" and {} more", thousands(left)) };
-        format!("{what}: {shown}{left}")
-    };
-    let fits = |line: &String| line.chars().count() <= columns;
-    let line = || [3, 2].map(named).into_iter().find(fits).unwrap_or_else(|| named(1));
-    (all > 0).then(|| fitting(&[(0, &line())], columns))
-}
-
-/// A line of these parts. If it has too many columns, those with the number 1 are left out, then those
-/// with 2, and so on; the others stay.
-pub(super) fn fitting(parts: &[(u8, &str)], columns: usize) -> String {
-    let last = parts.iter().map(|(number, _)| *number).max().unwrap_or_default();
-    let without = |left_out: u8| {
-        let stay = parts.iter().filter(|(number, _)| *number == 0 || *number > left_out);
-        let line: String = stay.map(|(_, text)| *text).collect();
-        printable::line(&line).into_owned()
-    };
-    let fits = |line: &String| line.chars().count() <= columns;
-    (0..=last).map(without).find(fits).unwrap_or_else(|| cut(&without(last), columns))
+    let (shown, rest) = reasons.split_at(reasons.len().min(3));
+    let shown = shown.iter().map(|(why, count)| {
+        // The reason of most, which leaves no room for the others.
+        let why = why.replacen("non-retryable: ", "", 1);
+        printable::line(&format!("{} ×{}", brief(&why), thousands(**count))).into_owned()
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let left: u64 = rest.iter().map(|(_, count)| **count).sum();
+    let left = if left == 0 { String::new() } else { format!(" and {} more", thousands(left)) };
+    (!reasons.is_empty()).then(|| format!("{what}: {shown}{left}"))
 }
 
 /// `silent` is the time without a response to the running try.
@@ -199,13 +156,78 @@ fn next(next_try: Option<Duration>, silent: Option<Duration>) -> String {
     }
 }
 
+#[derive(Default)]
+pub(super) struct TroubleLog {
+    target: RareLines,
+    credentials: RareLines,
+    silence: RareLines,
+    /// When SQS was silent last.
+    silent: Option<Instant>,
+}
+
+impl TroubleLog {
+    pub(super) fn note_target(
+        &mut self,
+        target: &str,
+        trouble: Option<&DownstreamTrouble>,
+        next_try: Option<Duration>,
+    ) {
+        let Some(DownstreamTrouble { cause, calls, since, .. }) = trouble else {
+            if self.target.end() {
+                tracing::info!(targetUrl = target, "the target responds again");
+            }
+            return;
+        };
+        if self.target.is_due() {
+            tracing::warn!(
+                targetUrl = target,
+                cause,
+                calls,
+                troubleSeconds = since.elapsed().as_secs(),
+                nextTrySeconds = next_try.map(|time| time.as_secs()),
+                "the target does not respond"
+            );
+        }
+    }
+
+    /// Notes whether SQS responds, and what credentials need that it refuses.
+    pub(super) fn note_sqs(&mut self, sqs: &Sqs) {
+        let code = sqs.trouble().map(|trouble| trouble.code).unwrap_or_default();
+        if let Some(remedy) = remedy_of_credentials(&code) {
+            if self.credentials.is_due() {
+                tracing::error!(code, remedy, "there are no valid AWS credentials");
+            }
+        } else {
+            self.credentials.end();
+        }
+        let endpoint = sqs.endpoint();
+        let Some(Silence { since, action }) = sqs.requests.silence() else {
+            // Between two tries nobody waits for a response.
+            let is_over = self.silent.is_some_and(|last| sqs.requests.has_responded_since(last));
+            if is_over && self.silence.end() {
+                tracing::info!(endpoint, "SQS responds again");
+            }
+            return;
+        };
+        self.silent = Some(Instant::now());
+        if self.silence.is_due() {
+            tracing::warn!(
+                endpoint,
+                action,
+                troubleSeconds = since.as_secs(),
+                "SQS does not respond"
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::observe::Sqs;
 
     #[test]
-    fn causes_are_named_by_their_number_as_far_as_there_is_room() {
+    fn the_most_frequent_causes_are_named_and_the_others_counted() {
         let counts = [
             ("non-retryable: status 401", 25),
             ("retries-exhausted: status 503", 1_300),
@@ -213,15 +235,9 @@ mod tests {
             ("b", 1),
         ];
         let reasons = counts.map(|(why, count)| (why.to_owned(), count)).into();
-        for (columns, line) in [
-            (80, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more"),
-            (66, "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25 and 2 more"),
-            (62, "dead-lettered: retries-exhausted: 503 ×1,300 and 27 more"),
-            (35, "dead-lettered: retries-exhausted: …"),
-        ] {
-            assert_eq!(of_causes("dead-lettered", &reasons, columns).as_deref(), Some(line));
-        }
-        assert_eq!(of_causes("dead-lettered", &BTreeMap::new(), 80), None);
+        let line = "dead-lettered: retries-exhausted: 503 ×1,300, 401 ×25, a ×1 and 1 more";
+        assert_eq!(of_causes("dead-lettered", &reasons).as_deref(), Some(line));
+        assert_eq!(of_causes("dead-lettered", &BTreeMap::new()), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -254,58 +270,42 @@ mod tests {
             next_try: Some(Instant::now() + Duration::from_secs(secs)),
         };
         let mixed = DownstreamTrouble { has_other_causes: true, ..refused.clone() };
-        let mixed = of_target("http://a/", &mixed, None, false, 80);
-        let target = |next_try, columns| of_target("http://a/", &refused, next_try, false, columns);
-        let trying = of_target("http://a/", &refused, Some(Duration::ZERO), true, 80);
+        let mixed = of_target("http://a/", &mixed, None, false);
+        let target = |next_try| of_target("http://a/", &refused, next_try, false);
+        let trying = of_target("http://a/", &refused, Some(Duration::ZERO), true);
         let next = Some(Duration::from_millis(27_001));
         let endpoint = Some("http://mq:1");
         let silence = Silence { since: Duration::from_secs(8), action: None };
         let of_delete = Silence { action: Some("sqs:DeleteMessage"), ..silence };
         for (line, said) in [
-            (target(next, 80), "target http://a/: connection refused ×5; next try in 28 s"),
-            (target(next, 57), "target http://a/: connection refused ×5; next try in 28 s"),
-            (target(next, 56), "target: connection refused ×5; next try in 28 s"),
-            (target(next, 46), "target: connection refused ×5; next try in 28…"),
+            (target(next), "target http://a/: connection refused ×5; next try in 28 s"),
             (
-                target(Some(Duration::ZERO), 80),
+                target(Some(Duration::ZERO)),
                 "target http://a/: connection refused ×5; next try with the next message",
             ),
             (trying, "target http://a/: connection refused ×5; trying now"),
             (mixed, "target http://a/: 5 calls without a response, last: connection refused"),
-            (target(None, 80), "target http://a/: connection refused ×5"),
-            (of_silence(silence, endpoint, 80), "SQS http://mq:1: no response for 8 s"),
-            (of_silence(silence, endpoint, 30), "SQS: no response for 8 s"),
+            (target(None), "target http://a/: connection refused ×5"),
+            (of_silence(silence, endpoint), "SQS http://mq:1: no response for 8 s"),
             (
-                of_silence(of_delete, endpoint, 80),
+                of_silence(of_delete, endpoint),
                 "SQS http://mq:1: no response to sqs:DeleteMessage for 8 s",
             ),
             (
-                of_receiving("orders", &receiving("NoConnection", 0), Some(silence.since), 80),
+                of_receiving("orders", &receiving("NoConnection", 0), Some(silence.since)),
                 "SQS http://mq:1: NoConnection ×3; trying now, no response for 8 s",
             ),
             (
-                of_receiving("orders", &receiving("NoConnection", 8), None, 80),
+                of_receiving("orders", &receiving("NoConnection", 8), None),
                 "SQS http://mq:1: NoConnection ×3; next try in 8 s",
             ),
             (
-                of_receiving("orders", &receiving("ExpiredToken", 10), None, 68),
-                "AWS credentials for SQS: ExpiredToken ×3; log in again",
-            ),
-            (
-                of_receiving("orders", &receiving("ExpiredToken", 10), None, 45),
-                "AWS credentials: ExpiredToken; log in again",
-            ),
-            (
-                of_receiving("orders", &receiving("NoCredentials", 10), None, 90),
+                of_receiving("orders", &receiving("NoCredentials", 10), None),
                 "AWS credentials for SQS http://mq:1: NoCredentials ×3; log in again; next try in 10 s",
             ),
             (
-                of_receiving("orders", &receiving("AccessDenied", 10), None, 80),
+                of_receiving("orders", &receiving("AccessDenied", 10), None),
                 "SQS refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 10 s",
-            ),
-            (
-                of_receiving("orders", &receiving("AccessDenied", 10), None, 50),
-                "SQS refuses sqs:ReceiveMessage: AccessDenied ×3",
             ),
         ] {
             assert_eq!(line, said);
@@ -323,41 +323,44 @@ mod tests {
         };
         for (line, said) in [
             (
-                of_unsettled(&unsettled("MessageTooLong"), 79),
-                "no room for the retry fields ×4, last in 3f9a1c2e; left to SQS",
+                of_unsettled(&unsettled("MessageTooLong")),
+                "no room for the retry fields ×4, last in 3f9a1c2e; left to SQS and its redrive policy",
             ),
             (
-                of_unsettled(&unsettled("ExpiredToken"), 90),
-                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again",
+                of_unsettled(&unsettled("ExpiredToken")),
+                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again; may be \
+                 delivered again",
             ),
             (
-                of_unsettled(&unsettled("ExpiredToken"), 67),
-                "AWS credentials for DeleteMessage: ExpiredToken ×4; log in again",
-            ),
-            (
-                of_unsettled(&unsettled("ExpiredToken"), 48),
-                "DeleteMessage: ExpiredToken ×4; log in again",
-            ),
-            (
-                of_unsettled(&unsettled("TimedOut"), 90),
+                of_unsettled(&unsettled("TimedOut")),
                 "SQS: sqs:DeleteMessage on orders: TimedOut ×4; may be delivered again",
             ),
-            (of_unsettled(&unsettled("TimedOut"), 57), "SQS: TimedOut ×4; may be delivered again"),
             (
-                of_unsettled(&unsettled("AccessDenied"), 112),
+                of_unsettled(&unsettled("AccessDenied")),
                 "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4; done, but dead letters after \
                  maxReceiveCount receives",
             ),
-            (
-                of_unsettled(&unsettled("AccessDenied"), 60),
-                "SQS refuses sqs:DeleteMessage on orders: AccessDenied ×4",
-            ),
-            (
-                of_unsettled(&unsettled("AccessDenied"), 50),
-                "SQS refuses sqs:DeleteMessage: AccessDenied ×4",
-            ),
         ] {
             assert_eq!(line, said);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silence_lasts_to_the_next_response() {
+        let (sqs, mut log) = (Sqs::default(), TroubleLog::default());
+        for responds in [false, true] {
+            let request = sqs.requests.begin("sqs:ReceiveMessage", Duration::ZERO);
+            tokio::time::advance(Duration::from_secs(5)).await;
+            log.note_sqs(&sqs);
+            tokio::time::advance(Duration::from_secs(1)).await;
+            if responds {
+                request.responded();
+            } else {
+                drop(request);
+            }
+            tokio::time::advance(Duration::from_secs(10)).await;
+            log.note_sqs(&sqs);
+            assert_eq!(log.silence.end(), !responds);
         }
     }
 }

@@ -5,30 +5,33 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to};
+use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to, printable};
 use tokio::sync::{Mutex, watch};
-use tokio::time::{Instant, interval, interval_at};
+use tokio::time::{Instant, interval, timeout};
 
 use super::Started;
-use super::banner::Banner;
 use super::depth::Depth;
 use super::ending::{Ending, InHand};
 use super::line::{Figures, Rate, on_page, seconds};
 use super::trouble;
-use super::trouble_log::TroubleLog;
-use super::verbose::Lines;
-use crate::observe::{Causes, Events, Observer, ReceivingTrouble, TroubleLines};
-use crate::progress::NOTICEABLE;
+use super::trouble::TroubleLog;
+use crate::observe::{
+    Causes, Event, Events, Observer, Reader, ReceivingTrouble, TroubleLines, message_line,
+};
+use crate::output;
+use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
-use crate::table::{counted, cut, wrapped};
-use crate::terminal::{self, LogLines, Screen};
+use crate::table::counted;
+use crate::terminal::{self, LogLines};
 use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct View {
-    screen: Option<Screen>,
-    lines: Option<Mutex<Lines>>,
+    /// Whether lines on a terminal say more than the log.
+    pub(super) has_screen: bool,
+    /// `--verbose`: the events of which each message has a line.
+    verbose: Option<Mutex<Reader>>,
     /// The events, if each message has a line or the page follows them.
     events: Option<Events>,
     page: Option<watch::Sender<LiveState>>,
@@ -38,21 +41,20 @@ pub(super) struct View {
 
 impl View {
     /// Installs the log too.
-    pub(super) fn new(screen: Option<Screen>, is_verbose: bool, has_page: bool) -> Self {
+    pub(super) fn new(has_screen: bool, is_verbose: bool, has_page: bool) -> Self {
         let events = (is_verbose || has_page).then(Events::new);
         // The lines of the screen say the rest.
-        let (trouble, level) = match screen {
-            Some(_) => (TroubleLines::Hidden, tracing::Level::WARN),
-            None => (TroubleLines::Rare, tracing::Level::INFO),
+        let (trouble, level) = if has_screen {
+            (TroubleLines::Hidden, tracing::Level::WARN)
+        } else {
+            (TroubleLines::Rare, tracing::Level::INFO)
         };
-        let above = screen.clone();
-        init_logging_to(level, move || LogLines(above.clone()));
+        init_logging_to(level, move || LogLines(has_screen));
         let observer = Observer::new(events.clone(), trouble);
         let page = has_page.then(watch::Sender::default);
-        let lines = events.as_ref().filter(|_| is_verbose);
-        let lines = lines.map(|events| Mutex::new(Lines::new(screen.clone(), events)));
-        let depth = Depth::default();
-        Self { screen, lines, events, page, observer, depth }
+        let verbose = events.as_ref().filter(|_| is_verbose);
+        let verbose = verbose.map(|events| Mutex::new(events.read_from(0)));
+        Self { has_screen, verbose, events, page, observer, depth: Depth::default() }
     }
 
     pub(super) fn live(&self) -> Option<Router> {
@@ -61,48 +63,17 @@ impl View {
     }
 
     /// Does a step before the first receive. A step of more than a second shows what it waits for.
-    pub(super) async fn waiting<T>(
-        &self,
-        step: impl Fn(Duration) -> String,
-        work: impl Future<Output = T>,
-    ) -> T {
+    pub(super) async fn waiting<T>(&self, step: &str, work: impl Future<Output = T>) -> T {
+        let step = format!("waiting for {step}");
+        let _line = self.has_screen.then(|| CommandProgress::shown_after(NOTICEABLE, &*step));
         let mut work = std::pin::pin!(work);
-        let began = Instant::now();
-        let mut ticks = interval_at(began + NOTICEABLE, NOTICEABLE);
-        let mut is_shown = false;
-        loop {
-            tokio::select! {
-                biased;
-                ended = &mut work => {
-                    if let Some(screen) = self.screen.as_ref().filter(|_| is_shown) {
-                        screen.draw(Vec::new());
-                    }
-                    return ended;
-                }
-                _ = ticks.tick() => {}
-            }
-            let text = step(began.elapsed());
-            match &self.screen {
-                Some(screen) => {
-                    let line = format!("waiting {text}");
-                    screen.draw(vec![cut(&line, terminal::columns())]);
-                }
-                None if !is_shown => tracing::info!("waiting {text}"),
-                None => {}
-            }
-            is_shown = true;
+        if let Ok(ended) = timeout(NOTICEABLE, &mut work).await {
+            return ended;
         }
-    }
-
-    /// Removes the lines, as of a step that a signal has ended.
-    pub(super) fn clear(&self) {
-        if let Some(screen) = &self.screen {
-            screen.draw(Vec::new());
+        if !self.has_screen {
+            tracing::info!("{step}");
         }
-    }
-
-    pub(super) fn begin(&self, banner: &Banner) {
-        if self.screen.is_some() { banner.show() } else { banner.log() }
+        work.await
     }
 
     /// Shows the worker until it ends.
@@ -119,7 +90,7 @@ impl View {
 
     /// Whether the depth of the queue is shown while the worker runs. The log does not show it.
     fn shows_depth(&self) -> bool {
-        self.screen.is_some() || self.page.is_some()
+        self.has_screen || self.page.is_some()
     }
 
     /// The last state for the page. The depth of the queue would be an old one.
@@ -154,34 +125,54 @@ impl View {
 
     /// The last line, and notes below it. In the log, those about `doubts` are warnings.
     pub(super) fn end(&self, progress: Progress, mode: Mode, notes: &[String], doubts: &[String]) {
-        if let Some(screen) = &self.screen {
-            let columns = Some(terminal::columns());
-            let closing = closing(&progress, mode);
-            let lines = iter::once(&closing).chain(notes);
-            let lines: Vec<String> = lines.map(|line| wrapped(line, columns) + "\n").collect();
-            screen.draw(vec![lines.concat()]);
-        } else {
-            for note in notes {
-                if doubts.contains(note) {
-                    tracing::warn!("{note}");
-                } else {
-                    tracing::info!("{note}");
-                }
+        if self.has_screen {
+            iter::once(&closing(&progress, mode)).chain(notes).for_each(output::note);
+            return;
+        }
+        for note in notes {
+            if doubts.contains(note) {
+                tracing::warn!("{note}");
+            } else {
+                tracing::info!("{note}");
             }
         }
     }
 
+    /// `--verbose`: writes a line for each message. It has no end, and can go on later.
     async fn show_messages(&self, mode: Mode) {
-        if let Some(lines) = &self.lines {
-            lines.lock().await.write(mode).await;
+        let Some(events) = &self.verbose else { return };
+        let mut events = events.lock().await;
+        loop {
+            let batch = events.next().await;
+            if batch.missed > 0 {
+                tracing::warn!(events = batch.missed, "too many messages to show each");
+            }
+            batch.events.iter().for_each(|event| self.show_message(event, mode));
+        }
+    }
+
+    /// Without a terminal, the log has a line for each message that did not simply complete; the others
+    /// are added.
+    fn show_message(&self, event: &Event, mode: Mode) {
+        if self.has_screen {
+            if let Some(line) = message_line(event, mode) {
+                // A lost terminal does not end the worker.
+                let _ = output::words(&line);
+            }
+        } else if event.is_done() {
+            tracing::info!(
+                messageId = event.ids.own,
+                originalMessageId = event.ids.original,
+                attempt = event.attempt,
+                elapsedMs = event.elapsed_ms,
+                "done"
+            );
         }
     }
 
     /// Writes the lines of the messages that were settled last.
     pub(super) fn show_last_messages(&self, mode: Mode) {
-        if let Some(mut lines) = self.lines.as_ref().and_then(|lines| lines.try_lock().ok()) {
-            let _ = lines.write(mode).now_or_never();
-        }
+        let _ = self.show_messages(mode).now_or_never();
     }
 
     async fn show_state(&self, started: &Started, stop: &Stop) {
@@ -190,6 +181,7 @@ impl View {
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
         let mut ticks = interval(LOOK);
+        let is_drawn = self.has_screen && terminal::take();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
@@ -202,9 +194,9 @@ impl View {
             let rate = rate.note(self.observer.calls().ended);
             let pauses = started.worker.pauses();
             let figures = self.figures(started, rate, &pauses);
-            if let Some(screen) = &self.screen {
-                note_closed(screen, &mut open, &pauses);
-                self.draw(screen, started, &ending, &figures, &pauses);
+            if is_drawn {
+                note_closed(&mut open, &pauses);
+                self.draw(started, &ending, &figures, &pauses);
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
@@ -212,40 +204,30 @@ impl View {
                 log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
-                let ending =
-                    ending.text(self.in_hand(started)).map(|text| format!("ending: {text}"));
-                let troubles = self.troubles(started, &pauses, usize::MAX);
+                let ending = ending.text(self.in_hand(started));
+                let troubles = self.troubles(started, &pauses);
                 let troubles = ending.into_iter().chain(troubles).collect();
                 page.send_replace(on_page(started, figures, troubles, stop));
             }
         }
     }
 
-    fn draw(
-        &self,
-        screen: &Screen,
-        started: &Started,
-        ending: &Ending,
-        figures: &Figures,
-        pauses: &[ScopePause],
-    ) {
-        let columns = terminal::columns();
-        let mut lines = figures.lines(columns);
-        lines.extend(ending.line(self.in_hand(started), columns));
-        lines.extend(self.causes(started.mode, columns));
-        lines.extend(self.troubles(started, pauses, columns));
-        screen.draw(lines);
+    fn draw(&self, started: &Started, ending: &Ending, figures: &Figures, pauses: &[ScopePause]) {
+        let mut lines = figures.lines(terminal::columns());
+        let ending = ending.text(self.in_hand(started));
+        lines.extend(ending.map(|text| format!("{text}; a second Ctrl-C ends it at once")));
+        lines.extend(self.causes(started.mode));
+        lines.extend(self.troubles(started, pauses));
+        terminal::draw(&lines.join("\n"));
     }
 
     /// Why messages were dead-lettered and retried since the start.
-    pub(super) fn causes(&self, mode: Mode, columns: usize) -> impl Iterator<Item = String> {
+    pub(super) fn causes(&self, mode: Mode) -> impl Iterator<Item = String> {
         let Causes { dead_lettered, retried, left } = self.observer.causes();
         let dead_lettered_as = if mode == Mode::Report { "failed" } else { "dead-lettered" };
         let lines =
             [(dead_lettered_as, dead_lettered), ("retried", retried), ("left to SQS", left)];
-        lines
-            .into_iter()
-            .filter_map(move |(what, reasons)| trouble::of_causes(what, &reasons, columns))
+        lines.into_iter().filter_map(|(what, reasons)| trouble::of_causes(what, &reasons))
     }
 
     fn in_hand(&self, started: &Started) -> InHand {
@@ -284,28 +266,26 @@ impl View {
         }
     }
 
-    fn troubles(&self, started: &Started, pauses: &[ScopePause], columns: usize) -> Vec<String> {
-        let target = self.observer.downstream().trouble();
+    fn troubles(&self, started: &Started, pauses: &[ScopePause]) -> Vec<String> {
         let next_try = self.next_try(pauses);
         let is_trying = self.observer.calls().running > 0;
-        let target = target
-            .map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying, columns));
+        let target = self.observer.downstream().trouble();
+        let target =
+            target.map(|lost| trouble::of_target(&started.target, &lost, next_try, is_trying));
         let sqs = self.observer.sqs();
         let silence = sqs.requests.silence();
         let receiving = if let Some(failing) = sqs.trouble() {
-            let (queue, silent) = (started.queue.name(), silence.map(|silence| silence.since));
-            Some(trouble::of_receiving(queue, &failing, silent, columns))
+            let silent = silence.map(|silence| silence.since);
+            Some(trouble::of_receiving(started.queue.name(), &failing, silent))
         } else {
-            let endpoint = sqs.endpoint();
-            silence.map(|silence| trouble::of_silence(silence, endpoint.as_deref(), columns))
+            silence.map(|silence| trouble::of_silence(silence, sqs.endpoint().as_deref()))
         };
+        let lost = sqs.may_lose_receives().then(|| trouble::of_lost_receives(sqs.lost_receives()));
         let unsettled = sqs.unsettled();
-        let unsettled = unsettled.iter().map(|unsettled| trouble::of_unsettled(unsettled, columns));
-        let lost = sqs
-            .may_lose_receives()
-            .then(|| trouble::of_lost_receives(sqs.lost_receives(), columns));
-        let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt(), columns));
-        target.into_iter().chain(receiving).chain(lost).chain(unsettled).chain(doubts).collect()
+        let unsettled = unsettled.iter().map(trouble::of_unsettled);
+        let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt()));
+        let all = target.into_iter().chain(receiving).chain(lost).chain(unsettled).chain(doubts);
+        all.map(|line| printable::line(&line).into_owned()).collect()
     }
 
     /// Why SQS gives or takes no messages at the end.
@@ -313,11 +293,10 @@ impl View {
         let sqs = self.observer.sqs();
         let receiving = sqs.trouble().map(|failing| {
             let ended = ReceivingTrouble { next_try: None, ..failing };
-            trouble::of_receiving(queue, &ended, None, usize::MAX)
+            trouble::of_receiving(queue, &ended, None)
         });
         let unsettled = sqs.unsettled();
-        let unsettled = unsettled.iter().map(|one| trouble::of_unsettled(one, usize::MAX));
-        receiving.into_iter().chain(unsettled).collect()
+        receiving.into_iter().chain(unsettled.iter().map(trouble::of_unsettled)).collect()
     }
 
     /// The time until a message calls the target again: the end of the first pause, and if that is
@@ -332,12 +311,11 @@ impl View {
 }
 
 /// Tells that no circuit is open any longer. `open` is the time since which one was.
-fn note_closed(screen: &Screen, open: &mut Option<Instant>, pauses: &[ScopePause]) {
+fn note_closed(open: &mut Option<Instant>, pauses: &[ScopePause]) {
     if pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen) {
         open.get_or_insert_with(Instant::now);
     } else if let Some(since) = open.take() {
-        // A lost terminal does not end the worker.
-        let _ = screen.note(&format!("circuit closed after {}", seconds(since.elapsed())));
+        terminal::note(&format!("circuit closed after {}", seconds(since.elapsed())));
     }
 }
 
