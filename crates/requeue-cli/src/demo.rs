@@ -23,6 +23,7 @@ use crate::Error;
 use crate::endpoint::{self, Endpoint, ResponseKind};
 use crate::output::{self, outln};
 use crate::progress::CommandProgress;
+use crate::serve::ServedQueue;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, columns, span, thousands, wrapped};
@@ -52,8 +53,7 @@ const CONCURRENT_INVOCATIONS: usize = 5;
 const BATCH_SIZE: usize = 10;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Six times the function's timeout, as AWS recommends.
-const VISIBILITY_TIMEOUT: &str = "360";
-const MAX_RECEIVE_COUNT: u32 = 5;
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 const POLL: Duration = Duration::from_secs(20);
 
 /// The share of a hundred, the response, and how often it is given (0 is always).
@@ -122,19 +122,12 @@ type Processor = BatchProcessor<HttpTarget<Endpoint>, SqsQueue>;
 impl Demo {
     async fn set_up(clock: &Clock, arguments: &Arguments) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
-        let dead_letters =
-            sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
-        let redrive = format!(
-            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#
-        );
-        let queue = sqs.create_queue(
-            "orders",
-            [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)],
-        )?;
+        let ServedQueue { queue, dead_letters } =
+            ServedQueue::create(&sqs, "orders", 5, VISIBILITY_TIMEOUT)?;
         let progress = CommandProgress::shown("demo");
         progress.count("messages", Some(arguments.messages.into()));
         let started = Instant::now();
-        let client = sqs.client();
+        let (client, endpoint) = (sqs.client(), Endpoint::default());
         let sampler = Sampler::seeded(arguments.seed);
         let mut sent = Vec::new();
         for number in 1..=arguments.messages {
@@ -146,15 +139,7 @@ impl Demo {
                 client.send_message().queue_url(queue.url()).message_body(body).send().await?;
             sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
         }
-        Ok(Self {
-            sqs,
-            queue,
-            dead_letters,
-            endpoint: Endpoint::default(),
-            started,
-            sent,
-            progress,
-        })
+        Ok(Self { sqs, queue, dead_letters, endpoint, started, sent, progress })
     }
 
     async fn poll(&self, processor: &Processor) -> Result<(), Error> {

@@ -5,15 +5,10 @@ use std::process::ExitCode;
 
 use requeue::InvalidConfig;
 use requeue::aws::SdkConfig;
-use requeue_lambda::Config;
-use serde_json::{Value, json};
+use requeue_lambda::{Config, TargetRules, TargetUrl};
+use serde_json::{Map, Value, json};
 
-mod effective_policy;
-mod settings;
-
-use effective_policy::EffectivePolicy;
-
-use crate::document::{InvalidDocument, PolicyName};
+use crate::document::{Document, InvalidDocument, PolicyName};
 use crate::function::DeployedFunction;
 use crate::queue_argument::{RegionArgument, region_name};
 use crate::stop::Stop;
@@ -82,11 +77,11 @@ fn print(
     let mut checked = variables.clone();
     let is_replaced = given.is_some();
     let policy = EffectivePolicy::of(&variables, given, function.is_some())?;
-    if policy.note.is_some() || is_replaced {
+    if policy.values.is_none() || is_replaced {
         checked.remove("REQUEUE_POLICY");
     }
     Config::from_vars_without_secrets(checked)?;
-    let settings = settings::effective(&variables, function.as_deref());
+    let settings = effective(&variables, function.as_deref());
     if as_json {
         output::json(&json(function.as_deref(), &settings, &policy))
     } else {
@@ -122,20 +117,21 @@ fn json(function: Option<&str>, settings: &[Effective], policy: &EffectivePolicy
         let one = |of: &Effective| json!({ name: of.name, "value": of.value, "origin": of.origin });
         values.iter().map(one).collect()
     };
-    let values = each(&policy.values, "key");
+    let values = each(policy.values.as_deref().unwrap_or_default(), "key");
+    let note = policy.values.is_none().then_some(NO_VALUES);
     json!({
         "function": function,
         "settings": each(settings, "name"),
-        "policy": { "document": policy.name, "note": policy.note, "values": values },
+        "policy": { "document": policy.name, "note": note, "values": values },
     })
 }
 
 fn show(settings: &[Effective], policy: &EffectivePolicy) -> Result<(), Error> {
     output::line(table("setting", settings))?;
     output::line(format_args!("\npolicy: {}\n", policy.name))?;
-    match &policy.note {
-        Some(note) => output::line(note),
-        None => output::line(table("policy key", &policy.values)),
+    match &policy.values {
+        None => output::line(NO_VALUES),
+        Some(values) => output::line(table("policy key", values)),
     }
 }
 
@@ -146,4 +142,302 @@ fn table(name: &'static str, values: &[Effective]) -> String {
         rows.add([of.name.clone(), value, of.origin.clone()]);
     }
     rows.text()
+}
+
+/// The parts of a value that may be shown.
+#[derive(Clone, Copy)]
+enum Shown {
+    Whole,
+    Hidden,
+    /// The names of a JSON object.
+    Names,
+    /// A URL without its path.
+    Address,
+    /// The policy has a table of its own.
+    Elsewhere,
+}
+
+use Shown::{Address, Elsewhere, Hidden, Names, Whole};
+
+/// Without the prefix, with the default in the words of `docs/reference/settings.md`.
+const SETTINGS: [(&str, &str, Shown); 35] = [
+    ("TARGET_URL", "none", Address),
+    ("METHOD", "POST", Whole),
+    ("CONTENT_TYPE", "by the first character of the body", Whole),
+    ("HEADERS", "none", Names),
+    ("ATTRIBUTE_HEADERS", "none", Whole),
+    ("SIGNING_SECRET", "none", Hidden),
+    ("SCOPE", "all messages", Whole),
+    ("HTTP_VERSION", "auto", Whole),
+    ("CONNECT_TIMEOUT_SECONDS", "5", Whole),
+    ("READ_TIMEOUT_SECONDS", "the rest of REQUEUE_TIMEOUT_SECONDS", Whole),
+    ("IDLE_TIMEOUT_SECONDS", "4", Whole),
+    ("CLIENT_CERTIFICATE", "none", Hidden),
+    ("CLIENT_KEY", "none", Hidden),
+    ("ALLOW_HTTP", "false", Whole),
+    ("ALLOW_LINK_LOCAL", "false", Whole),
+    ("TARGET_FUNCTION", "none", Whole),
+    ("MESSAGES_PER_CALL", "10", Whole),
+    ("POLICY", "the preset standard", Elsewhere),
+    ("CONCURRENCY", "10", Whole),
+    ("TIMEOUT_SECONDS", "30", Whole),
+    ("RESERVE_SECONDS", "5", Whole),
+    ("STRATEGY", "copy", Whole),
+    ("WRAP", "when-needed", Whole),
+    ("MODE", "requeue", Whole),
+    ("TABLE", "none", Whole),
+    ("NAMESPACE", "the function's name; empty elsewhere", Whole),
+    ("MAX_ENVIRONMENTS", "1,000", Whole),
+    ("RECURSIVE_LOOP", "Terminate", Whole),
+    ("DEAD_LETTER", "redrive in a Lambda function, annotate in a worker", Whole),
+    ("DEAD_LETTER_QUEUE_URL", "none", Whole),
+    ("TRUSTED_SENDERS", "none", Whole),
+    ("DETAIL_TEXT", "off", Whole),
+    ("PRODUCER_LIMITS", "on", Whole),
+    ("METRICS", "emf in a Lambda function, off elsewhere", Whole),
+    ("SERVICE", "the function's name; requeue elsewhere", Whole),
+];
+
+fn effective(variables: &BTreeMap<String, String>, function: Option<&str>) -> Vec<Effective> {
+    let setting = |(name, default, shown): (&str, &str, Shown)| {
+        let name = format!("{PREFIX}{name}");
+        let (value, origin) = match variables.get(&name) {
+            Some(value) => (shown.part_of(value), "environment variable"),
+            None => (default_of(function, &name, default), "default"),
+        };
+        Effective { name, value: value.into(), origin: origin.to_owned() }
+    };
+    SETTINGS.into_iter().map(setting).collect()
+}
+
+/// The default in a worker, or in the function of this name.
+fn default_of(function: Option<&str>, name: &str, default: &str) -> String {
+    let value = match (function, name) {
+        (Some(function), "REQUEUE_NAMESPACE" | "REQUEUE_SERVICE") => function,
+        (Some(_), "REQUEUE_METRICS") => "emf",
+        (Some(_), "REQUEUE_DEAD_LETTER") => "redrive",
+        (None, "REQUEUE_DEAD_LETTER") => "annotate",
+        (None, "REQUEUE_NAMESPACE") => "empty",
+        (None, "REQUEUE_SERVICE") => "requeue",
+        (None, "REQUEUE_METRICS") => "off",
+        _ => default,
+    };
+    value.replace(',', "")
+}
+
+impl Shown {
+    fn part_of(self, value: &str) -> String {
+        match self {
+            Whole => value.trim().to_owned(),
+            Hidden => "set, not shown".to_owned(),
+            Names => {
+                let headers: Map<String, Value> = serde_json::from_str(value).unwrap_or_default();
+                let names: Vec<&str> = headers.keys().map(String::as_str).collect();
+                format!("{}, values not shown", names.join(", "))
+            }
+            Address => {
+                let rules = TargetRules::default().allow_http().allow_link_local();
+                let url = TargetUrl::parse_with(value.trim(), rules);
+                url.map_or_else(|_| "set, not shown".to_owned(), |url| url.to_string())
+            }
+            Elsewhere => "see below".to_owned(),
+        }
+    }
+}
+
+struct EffectivePolicy {
+    name: String,
+    /// `None` if only the function reads the document.
+    values: Option<Vec<Effective>>,
+}
+
+const NO_VALUES: &str =
+    "Only the function reads this document; name a copy of it with --policy to see its values.";
+
+/// Keys of the document that serve each class without a value of its own.
+const SHARED: [(&str, &[&str]); 5] = [
+    ("backoff", &["backoff"]),
+    ("multiplier", &["baseDelayMultiplier"]),
+    ("maxDelay", &["maxDelaySeconds", "backoff"]),
+    ("jitter", &["jitter", "jitterPercentage"]),
+    ("totalTimeoutSeconds", &["totalTimeoutSeconds"]),
+];
+
+/// The older names of a class in documents.
+const OLDER: [(&str, [&str; 2]); 3] = [
+    ("rate-limit", ["RATE_LIMIT", "RATE_LIMIT_EXCEEDED"]),
+    ("quota", ["QUOTA", "QUOTA_EXCEEDED"]),
+    ("temporary", ["TEMPORARY", "TEMPORARY_ERROR"]),
+];
+
+impl EffectivePolicy {
+    fn of(
+        variables: &BTreeMap<String, String>,
+        given: Option<PolicyName>,
+        is_function: bool,
+    ) -> Result<Self, Error> {
+        let variable = variables.get("REQUEUE_POLICY");
+        let (name, place) = match (given, variable) {
+            (Some(name), _) => (name, "--policy"),
+            (None, Some(text)) => {
+                let name: PolicyName = text.parse()?;
+                if let PolicyName::File(path) = &name {
+                    let path = path.display().to_string();
+                    if path.starts_with("arn:") || is_function {
+                        return Ok(Self { name: path, values: None });
+                    }
+                }
+                (name, "REQUEUE_POLICY")
+            }
+            (None, None) => (PolicyName::STANDARD, "default"),
+        };
+        let text = name.text()?;
+        let Document { policy, rules, queues, .. } = name.parse(&text)?;
+        let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let mut values: Vec<Effective> = Vec::new();
+        for (key, value) in policy.to_document() {
+            add(&mut values, &document, "", &key, value);
+        }
+        add(&mut values, &document, "", "rules", rules.len().into());
+        for (queue, own) in queues {
+            let entry = document["queues"][&queue].as_object().cloned().unwrap_or_default();
+            let prefix = format!("queues.{queue}.");
+            for (key, value) in own.to_document() {
+                add(&mut values, &entry, &prefix, &key, value);
+            }
+            let rules =
+                own.rules.map_or_else(|| "those of all queues".into(), |it| it.len().into());
+            add(&mut values, &entry, &prefix, "rules", rules);
+        }
+        let name = match &name {
+            PolicyName::Inline(_) => place.to_owned(),
+            other => format!("{other} ({place})"),
+        };
+        Ok(Self { name, values: Some(values) })
+    }
+}
+
+fn add(
+    values: &mut Vec<Effective>,
+    document: &Map<String, Value>,
+    prefix: &str,
+    key: &str,
+    value: Value,
+) {
+    match value {
+        // A proportional jitter is one value.
+        Value::Object(members) if !key.ends_with("jitter") => {
+            for (name, value) in members {
+                add(values, document, prefix, &format!("{key}.{name}"), value);
+            }
+        }
+        value => {
+            let preset = document.get("preset").and_then(Value::as_str).unwrap_or("standard");
+            let origin = if is_in(document, key) {
+                "policy document".to_owned()
+            } else {
+                format!("preset {preset}")
+            };
+            values.push(Effective { name: format!("{prefix}{key}"), value, origin });
+        }
+    }
+}
+
+/// Whether the document sets this value.
+fn is_in(document: &Map<String, Value>, key: &str) -> bool {
+    let parts: Vec<&str> = key.split('.').collect();
+    let ["errorConfigs", class, name] = parts[..] else {
+        let first = document.get(parts[0]);
+        return parts[1..].iter().fold(first, |value, part| value?.get(part)).is_some();
+    };
+    let shared = SHARED.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, keys)| *keys);
+    let older = OLDER.iter().filter(|(own, _)| *own == class).flat_map(|(_, names)| names);
+    let of_classes = document.get("errorConfigs");
+    // The default serves only a class without an entry.
+    let names = [class].into_iter().chain(older.copied()).chain(["default", "DEFAULT"]);
+    let entry = names.into_iter().find_map(|name| of_classes?.get(name));
+    entry.is_some_and(|entry| entry.get(name).is_some())
+        || shared.iter().any(|key| document.contains_key(*key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the page's tables.
+    fn page() -> Vec<(String, String)> {
+        let page =
+            std::fs::read_to_string(requeue_testkit::repository("docs/reference/settings.md"))
+                .expect("the page");
+        let rows = page.lines().filter(|line| line.starts_with("| `REQUEUE_"));
+        rows.map(|row| {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            let plain = |text: &str| text.replace('`', "");
+            (plain(cells[0]), plain(cells[cells.len() - 1]))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_settings_and_defaults_are_those_of_their_page() {
+        let page = page();
+        assert_eq!(page.len(), SETTINGS.len());
+        for ((name, default), (own, value, _)) in page.iter().zip(SETTINGS) {
+            assert_eq!(*name, format!("{PREFIX}{own}"));
+            assert!(default.starts_with(value), "{name}: {default}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let variables = [
+            ("REQUEUE_HEADERS", r#"{"Authorization": "Bearer s3cret"}"#),
+            ("REQUEUE_SIGNING_SECRET", "whsec_s3cret"),
+            ("REQUEUE_CLIENT_KEY", "s3cret"),
+            ("REQUEUE_CLIENT_CERTIFICATE", "s3cret"),
+            ("REQUEUE_TARGET_URL", "https://user:s3cret@example.com/hooks/s3cret?token=s3cret"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        for setting in effective(&variables, None) {
+            assert!(
+                !setting.value.to_string().contains("s3cret"),
+                "{}: {}",
+                setting.name,
+                setting.value
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_comes_from_the_document_that_sets_it_or_from_the_preset() {
+        for (document, key, expected) in [
+            (r#"{"maxRetries": 3}"#, "maxRetries", true),
+            (r#"{"maxRetries": 3}"#, "maxDeferrals", false),
+            (r#"{"circuitBreaker": {"threshold": 9}}"#, "circuitBreaker.threshold", true),
+            (
+                r#"{"circuitBreaker": {"threshold": 9}}"#,
+                "circuitBreaker.resetTimeoutSeconds",
+                false,
+            ),
+            (r#"{"maxDelaySeconds": 9}"#, "errorConfigs.quota.maxDelay", true),
+            (
+                r#"{"errorConfigs": {"QUOTA_EXCEEDED": {"maxDelay": 9}}}"#,
+                "errorConfigs.quota.maxDelay",
+                true,
+            ),
+            (
+                r#"{"errorConfigs": {"default": {"maxDelay": 9}}}"#,
+                "errorConfigs.quota.maxDelay",
+                true,
+            ),
+            (
+                r#"{"errorConfigs": {"DEFAULT": {"maxDelay": 9}, "quota": {"jitter": "full"}}}"#,
+                "errorConfigs.quota.maxDelay",
+                false,
+            ),
+        ] {
+            let document = serde_json::from_str(document).expect("JSON");
+            assert_eq!(is_in(&document, key), expected, "{document:?} {key}");
+        }
+    }
 }

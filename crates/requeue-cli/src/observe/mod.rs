@@ -13,16 +13,14 @@ mod downstream;
 mod event;
 mod handler;
 mod log;
-mod message_line;
 mod queue;
 mod sqs;
 mod stream;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
-pub(crate) use event::{Event, Ids, Kind, epoch_millis, millis};
+pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
-pub(crate) use message_line::{brief, message_line};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
 pub(crate) use stream::{Events, Reader};

@@ -9,7 +9,6 @@ use std::time::Duration;
 use requeue::policy::{RateLimit, RetryPolicy};
 use serde_json::Value;
 
-mod service;
 mod simulation;
 
 use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, Environments, simulate};

@@ -1,19 +1,25 @@
 //! One run: the queue, the execution environments and the service, in virtual time.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use requeue::classify::Response;
 use requeue::policy::RetryPolicy;
-use requeue::{BatchProcessor, Deferral, Disposition, Handler, Message, Report, Scope, scoped};
-use tokio::time::Instant;
+use requeue::{
+    BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, Message, Report, Sampler,
+    Scope, scoped,
+};
+use tokio::time::{Instant, sleep};
 
 use super::Arguments;
-use super::service::DownstreamService;
 use crate::Error;
 use crate::simulated::{
-    Figures, RunProgress, SimulatedFunction, SimulatedTable, World, number, requests, shared_by,
+    Bucket, CALL, Figures, RunProgress, SimulatedFunction, SimulatedTable, World, number, requests,
+    shared_by,
 };
 use crate::table::decimal;
 
@@ -40,7 +46,7 @@ pub(super) async fn simulate(
     // The run has no table, and no message of it is a duplicate.
     world.settings.policy.idempotency = None;
     for number in 0..arguments.messages {
-        world.send(number)?;
+        world.send("", number)?;
     }
     let service = DownstreamService::new(arguments, world.clock.clone());
     let progress = progress.counting(arguments.messages, arguments.outage);
@@ -191,4 +197,79 @@ impl OutageRun<'_> {
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+#[derive(Clone)]
+pub(super) struct DownstreamService {
+    pub(super) began: Instant,
+    pub(super) back_at: Instant,
+    /// The share of calls that it accepts during the outage.
+    availability: f64,
+    sampler: Sampler,
+    clock: Clock,
+    pub(super) log: Arc<Mutex<ServiceLog>>,
+}
+
+pub(super) struct ServiceLog {
+    pub(super) while_down: u64,
+    pub(super) done_while_down: u64,
+    pub(super) by_second: BTreeMap<u64, u64>,
+    pub(super) refused: u64,
+    /// The calls that it accepts.
+    bucket: Bucket,
+    pub(super) last_done: Option<Instant>,
+}
+
+impl DownstreamService {
+    pub(super) fn new(arguments: &Arguments, clock: Clock) -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            back_at: began + arguments.outage,
+            availability: f64::from(arguments.availability) / 100.0,
+            // A sampler of its own, so that another policy does not change the outage.
+            sampler: Sampler::seeded(!arguments.simulation.seed),
+            clock,
+            log: Arc::new(Mutex::new(ServiceLog {
+                while_down: 0,
+                done_while_down: 0,
+                by_second: BTreeMap::new(),
+                refused: 0,
+                bucket: Bucket::empty(arguments.rate.into()),
+                last_done: None,
+            })),
+        }
+    }
+
+    pub(super) async fn call(&self) -> Result<(), Failure> {
+        let status = self.status();
+        sleep(CALL).await;
+        let headers: &[(&str, &[u8])] = match status {
+            200 => return Ok(()),
+            429 => &[("Retry-After", b"1")],
+            _ => &[],
+        };
+        Err(Failure::from_response(&Response { status, headers, body: b"" }, self.clock.now()))
+    }
+
+    fn status(&self) -> u16 {
+        let mut log = self.log.lock();
+        let now = Instant::now();
+        let is_down = now < self.back_at;
+        if is_down {
+            log.while_down += 1;
+            if self.sampler.sample() >= self.availability {
+                return 503;
+            }
+        } else {
+            *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
+        }
+        if !log.bucket.takes() {
+            log.refused += 1;
+            return 429;
+        }
+        log.done_while_down += u64::from(is_down);
+        log.last_done = Some(now);
+        200
+    }
 }

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 mod calls;
 mod chart;
-mod figures;
 mod simulation;
 
 pub(crate) use calls::{Call, Calls};

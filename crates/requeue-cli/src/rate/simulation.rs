@@ -16,8 +16,7 @@ use requeue::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
-use super::calls::{Call, Calls, place, rate};
-use super::figures::{self, RunCounts};
+use super::calls::{Call, Calls, RunCounts, figures, place, rate};
 use crate::Error;
 use crate::simulated::{
     BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
@@ -103,7 +102,7 @@ pub(super) async fn simulate(
     let mut late = LateMessages::default();
     let tenants = arguments.tenants_of_backlog();
     for number in 0..arguments.messages {
-        late.add(world.send_for(&names[place(number, tenants)], number)?, number);
+        late.add(world.send(&names[place(number, tenants)], number)?, number);
     }
     let began = Instant::now();
     let down = arguments.table_down.map(|(from, to)| began + from..began + to);
@@ -152,7 +151,7 @@ pub(super) async fn simulate(
         table_requests: table.map(|table| table.requests()),
         ..counts.get()
     };
-    Ok((figures::of(&calls, arguments, &late, waits, counts), calls))
+    Ok((figures(&calls, arguments, &late, waits, counts), calls))
 }
 
 /// The names of the tenants: first those of the backlog. Others have the weights of the policy.
@@ -245,7 +244,7 @@ async fn feed(
         let Some(at) = next() else { break };
         sleep_until(service.began + at).await;
         service.log.lock().sent.insert(number, Instant::now());
-        world.send_for(any(sampler.sample()), number)?;
+        world.send(any(sampler.sample()), number)?;
     }
     Ok(())
 }

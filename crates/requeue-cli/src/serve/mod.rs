@@ -33,14 +33,12 @@ mod poller;
 mod served;
 mod show;
 mod target;
-mod watched;
 
 use poller::{MappedFunction, Poller};
-use served::ServedSqs;
-pub(crate) use served::dead_letters_of;
+pub(crate) use served::{ServedQueue, dead_letters_of};
+use served::{ServedSqs, Watched};
 pub(crate) use show::{beside, variables};
 use target::TargetProcessor;
-use watched::Watched;
 
 /// The largest body that the endpoint accepts: that of a message.
 const BOUNDS: Bounds =

@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::served::{ServedQueue, ServedSqs};
+use super::Arguments;
+use super::served::{ServedQueue, ServedSqs, acknowledged, arrived, received};
 use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
-use super::{Arguments, watched};
 use crate::Error;
 use crate::local_function::{LatestStart, LineOutput, LocalFunction, trace};
 use crate::observe::{Events, Ids};
@@ -165,7 +165,7 @@ impl Poller {
         let (function, number) = (self.function.clone(), self.batches);
         let event = batch.event(&self.mappings[mapping].queue);
         let events = self.events.as_ref();
-        let ids = events.map(|events| watched::received(events, &event)).unwrap_or_default();
+        let ids = events.map(|events| received(events, &event)).unwrap_or_default();
         let trace = trace();
         self.sent.insert(trace.clone(), Vec::new());
         self.invocations.spawn(async move {
@@ -187,7 +187,7 @@ impl Poller {
         let sent = self.sent.remove(&trace).unwrap_or_default();
         let error = error.as_deref();
         if let Some(events) = &self.events {
-            watched::acknowledged(events, ids, &batch.kept(&result), error);
+            acknowledged(events, ids, &batch.kept(&result), error);
         }
         let queue = has_several.then(|| queue.name());
         LineOutput::Stdout.line(FinishedBatch { number, queue, messages, kept, sent, took, error });
@@ -222,7 +222,7 @@ fn arrivals(
     sqs.on_arrival(move |queue, message| {
         let Some((served, is_dead)) = ServedQueue::find(&queues, queue) else { return };
         if let Some(events) = &events {
-            watched::arrived(events, message, is_dead);
+            arrived(events, message, is_dead);
         }
         let arrival = if is_dead {
             Some(Arrival::DeadLetter(served.queue.name().to_owned(), message.clone()))

@@ -1,29 +1,36 @@
 //! The parts of the simulations: the world of a run, a function with its execution environments, the
 //! store that they share, and the comparison of runs. All of them run in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, pending};
+use parking_lot::Mutex;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Outgoing, QueueArn};
+use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
 use requeue::{Clock, DeadLetterMode, Message, RecursiveLoop, Sampler, Settings, SharedTable};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+use crate::Error;
+use crate::serve::ServedQueue;
 
 mod comparison;
 mod function;
-mod table;
 
 pub(crate) use comparison::{Comparison, Figures, Run, RunProgress, SimulationArguments};
 pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
-pub(crate) use table::SimulatedTable;
-
-use crate::Error;
 
 /// A fixed time: the milliseconds of the real one would make each run different.
 const START: Duration = Duration::from_secs(1_800_000_000);
+/// SQS's default. Each receive asks for a time of its own.
+const VISIBILITY: Duration = Duration::from_secs(30);
 pub(crate) const CALL: Duration = Duration::from_millis(100);
 
 pub(crate) struct World {
@@ -38,9 +45,8 @@ impl World {
     pub(crate) fn new(seed: u64, policy: RetryPolicy) -> Result<Self, Error> {
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
         let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, seed);
-        let dead_letters = sqs.create_queue("orders-dlq", [])?;
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
-        let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
+        let ServedQueue { queue, dead_letters } =
+            ServedQueue::create(&sqs, "orders", 5, VISIBILITY)?;
         let mut settings = Settings::default();
         settings.policy = policy;
         settings.sampler = Sampler::seeded(seed);
@@ -49,11 +55,7 @@ impl World {
         Ok(Self { clock, sqs, queue, dead_letters, settings })
     }
 
-    pub(crate) fn send(&self, number: u32) -> Result<String, Error> {
-        self.send_for("", number)
-    }
-
-    pub(crate) fn send_for(&self, tenant: &str, number: u32) -> Result<String, Error> {
+    pub(crate) fn send(&self, tenant: &str, number: u32) -> Result<String, Error> {
         let body = json!({ "order": number, "tenant": tenant }).to_string();
         Ok(self.sqs.put(&self.queue, &Outgoing::new(&body, &BTreeMap::new()))?)
     }
@@ -70,7 +72,8 @@ pub(crate) fn shared_by(environments: u32, table: &SimulatedTable) -> SharedTabl
     shared_table
 }
 
-/// The calls that a service takes: a bucket of tokens that refills completely in a second.
+/// The calls or writes that are taken: a bucket of tokens that refills completely in a second.
+#[derive(Debug)]
 pub(crate) struct Bucket {
     rate: f64,
     tokens: f64,
@@ -96,5 +99,112 @@ impl Bucket {
             self.tokens -= 1.0;
         }
         takes
+    }
+}
+
+/// The way of a request, and of its response.
+const REQUEST: Duration = Duration::from_millis(2);
+const RESPONSE: Duration = Duration::from_millis(3);
+/// The most writes of one item in a second. DynamoDB allows a partition as many.
+const WRITES: f64 = 1_000.0;
+
+/// A table in this process that behaves as a table does, as one execution environment asks it.
+#[derive(Clone, Debug)]
+pub(crate) struct SimulatedTable {
+    table: Arc<Shared>,
+    /// Whether it was throttled since the last look.
+    was_throttled: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    items: MemoryTable,
+    clock: Clock,
+    requests: AtomicU64,
+    /// It does not answer in this time.
+    down: Option<Range<Instant>>,
+    /// The writes that each item takes.
+    capacity: Mutex<HashMap<Key, Bucket>>,
+}
+
+impl SimulatedTable {
+    pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
+        let table = Shared {
+            items: MemoryTable::default(),
+            clock,
+            requests: AtomicU64::default(),
+            down,
+            capacity: Mutex::default(),
+        };
+        Self { table: Arc::new(table), was_throttled: Arc::default() }
+    }
+
+    /// The same table for another execution environment.
+    pub(crate) fn of_another(&self) -> Self {
+        Self { table: Arc::clone(&self.table), was_throttled: Arc::default() }
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.table.requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether the table was throttled for this execution environment since the last look.
+    pub(crate) fn was_throttled(&self) -> bool {
+        self.was_throttled.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    async fn arrive(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        sleep(REQUEST).await;
+        if self.down.as_ref().is_some_and(|down| down.contains(&Instant::now())) {
+            pending::<()>().await;
+        }
+    }
+
+    fn takes_write(&self, key: &Key) -> bool {
+        self.capacity.lock().entry(*key).or_insert_with(|| Bucket::full(WRITES)).takes()
+    }
+
+    async fn respond(&self, answer: Result<Answer, TableError>) -> Result<Answer, TableError> {
+        // HTTP cuts dates to whole seconds.
+        let since_epoch =
+            self.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let date = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs()));
+        sleep(RESPONSE).await;
+        Ok(Answer { date, ..answer? })
+    }
+}
+
+impl Table for SimulatedTable {
+    fn update<'a>(
+        &'a self,
+        key: &'a Key,
+        update: &'a Update,
+    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+        async move {
+            let table = &self.table;
+            table.arrive().await;
+            let answer = if table.takes_write(key) {
+                table.items.update(key, update).await
+            } else {
+                Err(TableError::Throttled)
+            };
+            let answer = table.respond(answer).await;
+            let is_throttled = matches!(answer, Err(TableError::Throttled));
+            self.was_throttled.fetch_or(is_throttled, Ordering::Relaxed);
+            answer
+        }
+        .boxed()
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+        async move {
+            self.table.arrive().await;
+            let answer = self.table.items.read(key).await;
+            self.table.respond(answer).await
+        }
+        .boxed()
     }
 }

@@ -10,7 +10,6 @@ use axum::routing::get;
 use futures_util::future::join_all;
 use serde_json::json;
 
-mod assets;
 mod dead_letters;
 mod function;
 mod guard;
@@ -207,5 +206,5 @@ fn routes(site: Site, jobs: &[JobPlace]) -> Router {
         let routes = dead_letters::routes(queue, site.may_redrive, job.clone());
         api = api.nest(&format!("/dead-letters/{at}"), routes);
     }
-    assets::routes().nest("/api", api)
+    server::assets().nest("/api", api)
 }

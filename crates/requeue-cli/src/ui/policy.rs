@@ -103,7 +103,7 @@ fn scheduled(asked: &Asked) -> Result<Value, Error> {
     Ok(json!({
         "problems": [],
         "report": report,
-        "schedule": schedule::json::of(&schedule),
+        "schedule": schedule::json(&schedule),
         "chart": chart::svg(&schedule, beside.as_ref())?,
     }))
 }

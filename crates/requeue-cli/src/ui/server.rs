@@ -12,9 +12,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use http::header::{self, HeaderName};
+use http::header::{self, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use requeue::embedded::loopback::{self, Bounds, Refusal, UnreadRequest};
 use requeue::printable;
@@ -213,4 +214,75 @@ pub(super) fn events(data: impl Stream<Item = String> + Send + 'static) -> Respo
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     (headers, Body::from_stream(events)).into_response()
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// The path of each file, its type and its text.
+macro_rules! files {
+    ($($path:literal: $kind:ident $name:literal),+ $(,)?) => {
+        [$(($path, $kind, include_str!(concat!("assets/", $name)))),+]
+    };
+}
+
+const FILES: [(&str, &str, &str); 16] = files! {
+    "/": HTML "index.html",
+    "/style.css": CSS "style.css",
+    "/icon.svg": SVG "icon.svg",
+    "/app.js": JAVASCRIPT "app.js",
+    "/api.js": JAVASCRIPT "api.js",
+    "/dom.js": JAVASCRIPT "dom.js",
+    "/job.js": JAVASCRIPT "job.js",
+    "/result.js": JAVASCRIPT "result.js",
+    "/selection.js": JAVASCRIPT "selection.js",
+    "/dead_letter.js": JAVASCRIPT "dead_letter.js",
+    "/dead_letters.js": JAVASCRIPT "dead_letters.js",
+    "/live.css": CSS "live.css",
+    "/live.js": JAVASCRIPT "live.js",
+    "/live_chart.js": JAVASCRIPT "live_chart.js",
+    "/live_messages.js": JAVASCRIPT "live_messages.js",
+    "/policy.js": JAVASCRIPT "policy.js",
+};
+
+pub(super) fn assets() -> Router {
+    FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
+        router.route(path, get(async move || ([(CONTENT_TYPE, kind)], text).into_response()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FILES;
+
+    /// Bytes of the whole page. The bound keeps it light.
+    const MAX_BYTES: usize = 300 * 1024;
+
+    #[test]
+    fn the_whole_page_is_small_and_loads_nothing_from_elsewhere() {
+        let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
+        assert!(bytes <= MAX_BYTES, "{bytes} bytes");
+        for (path, _, text) in FILES {
+            let text = text.replace("http://www.w3.org/", "");
+            assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_script_writes_markup() {
+        for (path, _, text) in FILES {
+            for sink in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "srcdoc",
+            ] {
+                assert!(!text.contains(sink), "{path}: {sink}");
+            }
+        }
+    }
 }

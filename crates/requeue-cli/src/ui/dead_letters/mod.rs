@@ -17,7 +17,6 @@ use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-mod result;
 mod screen;
 
 pub(crate) use screen::DeadLetterScreen;
