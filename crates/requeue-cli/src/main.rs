@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use clap_complete::generate;
-use clap_complete::shells::{Bash, Fish, Zsh};
+use clap_complete::{Shell, generate};
 
 mod check;
 mod config;
@@ -167,12 +166,8 @@ fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
 }
 
 fn completions(shell: &str) -> Result<ExitCode, Error> {
-    let (mut command, mut script) = (command_line(), Vec::new());
-    match shell {
-        "zsh" => generate(Zsh, &mut command, NAME, &mut script),
-        "fish" => generate(Fish, &mut command, NAME, &mut script),
-        _ => generate(Bash, &mut command, NAME, &mut script),
-    }
+    let mut script = Vec::new();
+    generate(shell.parse::<Shell>()?, &mut command_line(), NAME, &mut script);
     output::write(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,8 @@ use super::Observer;
 use super::downstream::{is_answer, is_response};
 use super::event::{Event, Ids, Kind, millis};
 
+/// The library's words for a call whose time was over.
+const NO_RESPONSE: &str = "no response in time";
 /// From so many receives on, the library handles the messages of a batch one after the other. See
 /// `docs/project/guarantees.md`, "A message that ends the process".
 const SUSPICIOUS_RECEIVES: u32 = 3;
@@ -48,29 +50,25 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
     async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
         let begin = |message| Call::begin(&self.observer, self.handler.scope(message), message);
         let calls: Vec<Call> = messages.iter().map(begin).collect();
-        match self.handler.handle(messages).await {
-            Bulk::Done => {
-                for call in calls {
-                    call.end(Ok(()), is_answer);
-                }
-                Bulk::Done
-            }
+        let ended = match self.handler.handle(messages).await {
+            Bulk::Done => Bulk::Done,
             Bulk::Each(results) => {
-                let results: Vec<Result<(), Failure>> =
-                    results.into_iter().map(|result| result.map_err(Into::into)).collect();
-                for (call, result) in calls.into_iter().zip(&results) {
-                    call.end(result.as_ref().map(|&()| ()), is_answer);
-                }
-                Bulk::Each(results)
+                Bulk::Each(results.into_iter().map(|result| result.map_err(Into::into)).collect())
             }
-            Bulk::Unclear(error) => {
-                let failure = error.into();
-                for call in calls {
-                    call.end(Err(&failure), is_answer);
+            Bulk::Unclear(error) => Bulk::Unclear(error.into()),
+        };
+        for (at, call) in calls.into_iter().enumerate() {
+            match &ended {
+                Bulk::Done => call.end(Ok(()), is_answer),
+                Bulk::Each(results) => {
+                    results
+                        .get(at)
+                        .map(|result| call.end(result.as_ref().map(|&()| ()), is_answer));
                 }
-                Bulk::Unclear(failure)
+                Bulk::Unclear(failure) => call.end(Err(failure), is_answer),
             }
         }
+        ended
     }
 
     fn messages_per_call(&self) -> usize {
@@ -110,7 +108,11 @@ impl Call {
             );
             (ids, message.retry_count() + 1)
         });
-        observer.begin_call(is_suspect);
+        {
+            let mut calls = observer.0.calls.lock();
+            calls.running += 1;
+            calls.suspects += u64::from(is_suspect);
+        }
         let call = Self {
             observer: observer.clone(),
             scope,
@@ -154,10 +156,20 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.observer.end_call(self.is_suspect);
-        if !self.has_ended {
-            let why = self.observer.drop_call();
-            self.observer.tell(|| self.ended().reason(Some(why)));
+        let is_cut_off = {
+            let mut calls = self.observer.0.calls.lock();
+            calls.running -= 1;
+            calls.suspects -= u64::from(self.is_suspect);
+            calls.ended += 1;
+            let is_cut_off = !self.has_ended && calls.is_ending;
+            calls.cut_off += u64::from(is_cut_off);
+            is_cut_off
+        };
+        if is_cut_off {
+            self.observer.tell(|| self.ended().reason(Some("cut off by the end of the worker")));
+        } else if !self.has_ended {
+            self.observer.downstream().unanswered(NO_RESPONSE);
+            self.observer.tell(|| self.ended().reason(Some(NO_RESPONSE)));
         }
     }
 }

@@ -2,12 +2,14 @@
 //! and a queue, and an observer of the library's events. Nothing here holds a body, an attribute or
 //! a receipt handle longer than its message is in flight, and none of them reaches an event.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use requeue::{Clock, DeadLetter};
+use tokio::sync::watch;
 
 mod downstream;
 mod event;
@@ -15,7 +17,6 @@ mod handler;
 mod log;
 mod queue;
 mod sqs;
-mod stream;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis};
@@ -23,10 +24,6 @@ pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
-pub(crate) use stream::{Events, Reader};
-
-/// The library's words for a call whose time was over.
-const NO_RESPONSE: &str = "no response in time";
 
 /// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]
@@ -89,32 +86,6 @@ impl Observer {
     /// Whether the log has lines about failed requests.
     fn logs_requests(&self) -> bool {
         self.0.lines == TroubleLines::Rare
-    }
-
-    fn begin_call(&self, is_suspect: bool) {
-        let mut calls = self.0.calls.lock();
-        calls.running += 1;
-        calls.suspects += u64::from(is_suspect);
-    }
-
-    fn end_call(&self, is_suspect: bool) {
-        let mut calls = self.0.calls.lock();
-        calls.running -= 1;
-        calls.suspects -= u64::from(is_suspect);
-        calls.ended += 1;
-    }
-
-    /// A call was dropped: its time was over, or the worker ends. Returns the reason.
-    fn drop_call(&self) -> &'static str {
-        let mut calls = self.0.calls.lock();
-        if calls.is_ending {
-            calls.cut_off += 1;
-            return "cut off by the end of the worker";
-        }
-        // A view takes the locks in the other order.
-        drop(calls);
-        self.downstream().unanswered(NO_RESPONSE);
-        NO_RESPONSE
     }
 
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {
@@ -192,4 +163,121 @@ pub(crate) fn of_body(id: &str, body: &str) -> (Ids, Option<u32>, Option<String>
         (reason, _) => reason.map(str::to_owned),
     };
     (Ids::new(id, original), dead.retry_count(), why)
+}
+
+const KEPT: usize = 10_000;
+/// Most events that a reader gets at once.
+const AT_ONCE: usize = 500;
+
+/// The events of a process; its clones are the same stream.
+#[derive(Clone, Default)]
+pub(crate) struct Events(watch::Sender<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Arc<Event>>,
+    /// The number of the first one.
+    first: u64,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) events: Vec<Arc<Event>>,
+    pub(crate) missed: u64,
+    /// The number of the event after them.
+    pub(crate) next: u64,
+}
+
+pub(crate) struct Reader {
+    kept: watch::Receiver<Kept>,
+    position: u64,
+}
+
+impl Events {
+    pub(crate) fn publish(&self, event: Event) {
+        self.0.send_modify(|kept| {
+            if kept.events.len() >= KEPT {
+                kept.events.pop_front();
+                kept.first += 1;
+            }
+            kept.events.push_back(Arc::new(event));
+        });
+    }
+
+    /// A reader from the event with this number on, or from the first one that is kept.
+    pub(crate) fn read_from(&self, position: u64) -> Reader {
+        let kept = self.0.subscribe();
+        let position = position.min(kept.borrow().next());
+        Reader { kept, position }
+    }
+}
+
+impl Kept {
+    fn next(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+}
+
+impl Reader {
+    /// The next events, at least one.
+    pub(crate) async fn next(&mut self) -> Batch {
+        let position = self.position;
+        let Ok(kept) = self.kept.wait_for(|kept| kept.next() > position).await else {
+            // Nobody can publish any more.
+            return pending().await;
+        };
+        let from = position.max(kept.first);
+        let at = usize::try_from(from - kept.first).unwrap_or(usize::MAX);
+        let events: Vec<_> = kept.events.iter().skip(at).take(AT_ONCE).map(Arc::clone).collect();
+        self.position = from + events.len() as u64;
+        Batch { events, missed: from - position, next: self.position }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::{Ids, Kind};
+
+    fn event(number: u64) -> Event {
+        Event { at: number, ..Event::now(Kind::Sent, Ids::first("m")) }
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_loses_the_oldest_events_and_is_told_how_many() {
+        let events = Events::default();
+        let mut slow = events.read_from(0);
+        for number in 0..KEPT as u64 + 7 {
+            events.publish(event(number));
+        }
+        let (mut late, mut early) = (events.read_from(KEPT as u64 + 5), events.read_from(u64::MAX));
+        let batch = slow.next().await;
+        assert_eq!((batch.missed, batch.events[0].at, batch.next), (7, 7, 7 + AT_ONCE as u64));
+        let batch = slow.next().await;
+        assert_eq!((batch.missed, batch.events[0].at), (0, 7 + AT_ONCE as u64));
+        let batch = late.next().await;
+        assert_eq!((batch.missed, batch.events.len(), batch.next), (0, 2, KEPT as u64 + 7));
+        let mut waiting = std::pin::pin!(early.next());
+        assert!(futures_util::poll!(&mut waiting).is_pending(), "no event is new");
+        events.publish(event(9));
+        assert_eq!(waiting.await.events, [Arc::new(event(9))]);
+    }
+
+    #[test]
+    fn an_event_is_json_without_empty_fields() {
+        let event = Event {
+            at: 5,
+            ..Event::now(Kind::DeadLettered, Ids::new("c", "059f36b4-87a3-44ab-83d2-661975830a7d"))
+        };
+        let json = serde_json::to_string(&event.reason(Some("too\nold"))).expect("JSON");
+        assert_eq!(
+            json,
+            r#"{"at":5,"kind":"dead-lettered","messageId":"c","originalMessageId":"059f36b4-87a3-44ab-83d2-661975830a7d","reason":"too�old"}"#
+        );
+        let of_all = Event { at: 5, ..Event::now(Kind::CircuitOpened, Ids::default()) };
+        assert_eq!(
+            serde_json::to_string(&of_all).expect("JSON"),
+            r#"{"at":5,"kind":"circuit-opened"}"#
+        );
+    }
 }

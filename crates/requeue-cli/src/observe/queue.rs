@@ -55,28 +55,33 @@ impl<Q> ObservedQueue<Q> {
         });
     }
 
-    /// Notes a response. An unsettled message tells the code of a failed request, but not the request.
-    fn note(
+    /// Waits for a response and notes it. An unsettled message tells the code of a failed request, but
+    /// not the request.
+    async fn response(
         &self,
         queue: &QueueArn,
         action: &'static str,
-        response: &Result<Vec<Confirmation>, CallError>,
-    ) {
-        let code = match response {
+        request: impl Future<Output = Result<Vec<Confirmation>, CallError>>,
+    ) -> Result<Vec<Confirmation>, CallError> {
+        let sqs = self.observer.sqs();
+        let running = sqs.requests.begin(action, Duration::ZERO);
+        let response = running.ended(request.await);
+        let code = match &response {
             Ok(confirmed) => {
                 confirmed.iter().find_map(|one| one.as_ref().err()).map(|error| &error.code)
             }
             Err(error) => Some(&error.code),
         };
-        if code.is_none() {
-            self.observer.sqs().carried_out(action);
+        match code {
+            None => sqs.carried_out(action),
+            Some(code)
+                if sqs.refused(action, queue.name(), code) && self.observer.logs_requests() =>
+            {
+                tracing::warn!(action, queue = %queue, code, "a request to SQS failed");
+            }
+            Some(_) => {}
         }
-        if let Some(code) = code
-            && self.observer.sqs().refused(action, queue.name(), code)
-            && self.observer.logs_requests()
-        {
-            tracing::warn!(action, queue = %queue, code, "a request to SQS failed");
-        }
+        response
     }
 
     /// A confirmed send: a copy for this queue, or a dead letter for another one.
@@ -111,9 +116,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().requests.begin(SEND, Duration::ZERO);
-        let confirmed = request.ended(self.queue.send(queue, entries).await);
-        self.note(queue, SEND, &confirmed);
+        let confirmed = self.response(queue, SEND, self.queue.send(queue, entries)).await;
         self.observer.sqs().may_have_stored(match &confirmed {
             Ok(each) => each.iter().filter(|one| **one == Err(EntryError::unconfirmed())).count(),
             Err(error) if may_be_carried_out(&error.code) => entries.len(),
@@ -134,10 +137,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         receipt_handles: &[&str],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().requests.begin(DELETE, Duration::ZERO);
-        let confirmed = request.ended(self.queue.delete(queue, receipt_handles).await);
-        self.note(queue, DELETE, &confirmed);
-        let confirmed = confirmed?;
+        let request = self.queue.delete(queue, receipt_handles);
+        let confirmed = self.response(queue, DELETE, request).await?;
         for (handle, confirmation) in receipt_handles.iter().zip(&confirmed) {
             if confirmation.is_ok()
                 && let Some(ids) = self.in_flight.lock().ids.remove(*handle)
@@ -153,10 +154,8 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let request = self.observer.sqs().requests.begin(CHANGE_VISIBILITY, Duration::ZERO);
-        let confirmed = request.ended(self.queue.change_visibility(queue, entries).await);
-        self.note(queue, CHANGE_VISIBILITY, &confirmed);
-        let confirmed = confirmed?;
+        let request = self.queue.change_visibility(queue, entries);
+        let confirmed = self.response(queue, CHANGE_VISIBILITY, request).await?;
         // A message in hand is hidden for the visibility timeout again and again.
         let visibility = self.visibility.load(Ordering::Relaxed);
         for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {

@@ -9,6 +9,7 @@ use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
+use super::log::RareLines;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::silence::Requests;
 
@@ -79,8 +80,7 @@ struct FailedRequest {
     action: &'static str,
     queue: String,
     code: String,
-    /// When the last line about such a request was written.
-    written: Instant,
+    lines: RareLines,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,14 +130,14 @@ impl Sqs {
 
     /// Notes a request of settling that failed. Returns whether a line about it is due.
     pub(crate) fn refused(&self, action: &'static str, queue: &str, code: &str) -> bool {
-        let request = &mut self.state.lock().request;
-        let same = |before: &&FailedRequest| before.action == action && before.code == code;
-        let recent = request.as_ref().filter(same).map(|before| before.written);
-        let recent = recent.filter(|written| written.elapsed() < TOLD);
-        let written = recent.unwrap_or_else(Instant::now);
+        let mut state = self.state.lock();
+        let is_same = |before: &FailedRequest| before.action == action && before.code == code;
+        let before = state.request.take().filter(is_same);
+        let mut lines = before.map(|before| before.lines).unwrap_or_default();
+        let is_due = lines.is_due();
         let (queue, code) = (queue.to_owned(), code.to_owned());
-        *request = Some(FailedRequest { action, queue, code, written });
-        recent.is_none()
+        state.request = Some(FailedRequest { action, queue, code, lines });
+        is_due
     }
 
     /// Notes messages that were not settled. Without a code, they were not deleted.

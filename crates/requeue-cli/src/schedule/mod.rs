@@ -6,11 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use cost::{DeadLettering, Requests};
 use requeue::policy::{ClassPolicy, RetryPolicy};
 use requeue::{FailureClass, QueueConfig};
 use serde_json::{Value, json};
-use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::Error;
 use crate::document::{self, Document, PolicyArgument, PolicyName};
@@ -22,6 +20,9 @@ mod cost;
 pub(crate) mod timeline;
 pub(crate) mod panel;
 mod text;
+
+use cost::{Batching, DeadLettering, Requests};
+use timeline::{JitterRange, Timeline, WaitMode};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -146,7 +146,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
-    let watched = arguments.page.is_on().then(Watched::new);
+    let watched = arguments.page.is_on().then(Watched::default);
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
         watched.follow_arrivals(&sqs.embedded, &sqs.queues);
@@ -165,7 +165,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
-    let watched = arguments.page.is_on().then(Watched::new);
+    let watched = arguments.page.is_on().then(Watched::default);
     let events = watched.as_ref().map(|watched| watched.events.clone());
     let program = arguments.program(sqs.server.url(), events.clone())?;
     let endpoint = match arguments.port {

@@ -128,16 +128,13 @@ const WAITING: &str = "ApproximateNumberOfMessages";
 
 const LOOK: Duration = Duration::from_secs(1);
 
+#[derive(Default)]
 pub(super) struct Watched {
     pub(super) events: Events,
     state: watch::Sender<LiveState>,
 }
 
 impl Watched {
-    pub(super) fn new() -> Self {
-        Self { events: Events::new(), state: watch::Sender::default() }
-    }
-
     pub(super) fn routes(&self) -> Router {
         live_routes(self.events.clone(), self.state.subscribe())
     }

@@ -49,7 +49,7 @@ impl FunctionLog {
         Ok(Self {
             group: function.log_group(),
             function,
-            events: Events::new(),
+            events: Events::default(),
             state: watch::Sender::new(state),
             counts: LiveCounts::default(),
             latest: epoch_millis(Clock::system().now()).saturating_sub(millis(BEFORE)),

@@ -42,7 +42,7 @@ pub(super) struct View {
 impl View {
     /// Installs the log too.
     pub(super) fn new(has_screen: bool, is_verbose: bool, has_page: bool) -> Self {
-        let events = (is_verbose || has_page).then(Events::new);
+        let events = (is_verbose || has_page).then(Events::default);
         // The lines of the screen say the rest.
         let (trouble, level) = if has_screen {
             (TroubleLines::Hidden, tracing::Level::WARN)
