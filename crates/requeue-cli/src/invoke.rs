@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::ProvideCredentials;
-use requeue::aws;
 use requeue::queue::SqsQueue;
 use requeue::{
     BatchProcessor, Clock, FailureClass, Handler, InvocationError, Outcome, Record, Report,
-    Sampler, Settings, Settlement, SqsEvent, respond,
+    Sampler, Settings, Settlement, SqsEvent, aws, respond,
 };
 use requeue_lambda::{Config, HttpTarget, TargetRules, TargetUrl};
 use serde_json::{Value, json};
@@ -22,17 +21,19 @@ use tokio::time::Instant;
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
-use crate::local_function::BEYOND_TARGET;
-use crate::output;
+use crate::local_function::{
+    BEYOND_TARGET, FunctionProcesses, LatestStart, LineOutput, ProcessGroups, Program,
+    SHUTDOWN_GRACE, local_target,
+};
+use crate::observe::short_id;
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
+use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration, messages};
-use crate::{Error, environment, failed_call};
-
-mod target;
+use crate::{Error, environment, failed_call, output};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -89,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     arguments.policy.apply_to(&mut config.settings)?;
     let records = read_event(arguments)?;
     if arguments.target {
-        return runtime()?.block_on(target::invoke(arguments, config, records));
+        return runtime()?.block_on(invoke_function(arguments, config, records));
     }
     Stop::end_at_once()?;
     if let Some(target) = arguments.target_url(&config)? {
@@ -170,29 +171,26 @@ async fn invoke(
 ) -> Result<ExitCode, Error> {
     let progress = CommandProgress::shown_after(NOTICEABLE, "asking for the queue");
     settings.sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
-    if !arguments.is_embedded() {
-        let queue = real_queue(arguments, &mut records).await?;
-        let deadline = Instant::now() + arguments.invocation_timeout();
-        progress.step(handling(&records));
-        let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
-        drop(progress);
-        conclude(arguments, &report, place)?;
-        return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
-    }
-    let clock = Clock::starting_at(received(&records)?);
-    let embedded = Embedded::with(&records, &settings, clock)?;
-    let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
+    let mut embedded = None;
+    let queue = if arguments.is_embedded() {
+        let clock = Clock::starting_at(received(&records)?);
+        let made = embedded.insert(Embedded::with(&records, &settings, clock)?);
+        SqsQueue::new(&made.sqs.client())
+    } else {
+        real_queue(arguments, &mut records).await?
+    };
     let deadline = Instant::now() + arguments.invocation_timeout();
-    progress.step(handling(&records));
-    let report = processor.process(records, deadline).await;
+    progress.step(format!("waiting for the handler of {}", messages(records.len())));
+    let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
     drop(progress);
-    let places = embedded.places();
-    conclude(arguments, &report, |outcome| embedded_place(&places, outcome))?;
+    if let Some(embedded) = embedded {
+        let places = embedded.places();
+        conclude(arguments, &report, |outcome| embedded_place(&places, outcome))?;
+    } else {
+        conclude(arguments, &report, place)?;
+        unsettled(&report).map_or(Ok(()), Err)?;
+    }
     Ok(ExitCode::SUCCESS)
-}
-
-fn handling(records: &[Record]) -> String {
-    format!("waiting for the handler of {}", messages(records.len()))
 }
 
 /// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles
@@ -205,9 +203,7 @@ async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<Sqs
     }
     if let Some(queue) = &arguments.queue {
         let found = queue.find("--queue", &arguments.region, &config).await?;
-        if let Some(note) = found.note {
-            output::note(format_args!("note: {note}"));
-        }
+        found.note.iter().for_each(|text| output::remark(text));
         let queue = Arc::new(found.arn);
         for record in records {
             record.queue = Some(Arc::clone(&queue));
@@ -221,13 +217,8 @@ fn unsettled(report: &Report) -> Option<Error> {
     let codes: Vec<&str> = kept.filter_map(|outcome| outcome.settlement.code()).collect();
     let first = codes.first()?;
     let (count, all) = (codes.len(), report.outcomes.len());
-    Some(
-        format!(
-            "SQS did not confirm {count} of {all} messages ({first}); check the queue, the \
-             permissions and AWS_ENDPOINT_URL_SQS"
-        )
-        .into(),
-    )
+    let remedy = "check the queue, the permissions and AWS_ENDPOINT_URL_SQS";
+    Some(format!("SQS did not confirm {count} of {all} messages ({first}); {remedy}").into())
 }
 
 /// The receive time of the batch, by its own time stamps: an old event file is replayed as a fresh
@@ -281,7 +272,7 @@ fn conclude(
     ]);
     for outcome in &report.outcomes {
         rows.add([
-            outcome.message_id.as_deref().map_or("(no id)", short).to_owned(),
+            outcome.message_id.as_deref().map_or_else(|| "(no id)".to_owned(), short_id),
             (outcome.retry_count + 1).to_string(),
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
@@ -308,11 +299,6 @@ fn json(outcome: &Outcome, place: &str) -> Value {
     })
 }
 
-/// The beginning of a message id. The response has whole ids.
-fn short(id: &str) -> &str {
-    &id[..id.floor_char_boundary(8)]
-}
-
 fn disposition(outcome: &Outcome) -> String {
     let name = outcome.disposition.as_str();
     outcome.disposition.reason().map_or_else(|| name.to_owned(), |why| format!("{name} ({why})"))
@@ -328,25 +314,22 @@ fn delay(outcome: &Outcome) -> String {
 }
 
 fn place(outcome: &Outcome) -> String {
-    let place = match &outcome.settlement {
-        Settlement::Done => "done; Lambda deletes it",
-        Settlement::Moved => "a copy is in the queue, the original is deleted",
-        Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
-        Settlement::KeptNotDelayed { code } => {
-            return format!(
-                "in the queue, delay not confirmed ({code}); visible after its visibility timeout"
-            );
+    match &outcome.settlement {
+        Settlement::Done => "done; Lambda deletes it".to_owned(),
+        Settlement::Moved => "a copy is in the queue, the original is deleted".to_owned(),
+        Settlement::MovedNotDeleted { .. } => {
+            "a copy is in the queue; Lambda deletes the original".to_owned()
         }
-        Settlement::Kept => "in the queue; visible after its visibility timeout",
-        Settlement::Unconfirmed { code } => {
-            return format!(
-                "in the queue, no copy confirmed ({code}); visible after its visibility timeout at \
-                 the latest"
-            );
-        }
-        other => other.as_str(),
-    };
-    place.to_owned()
+        Settlement::KeptNotDelayed { code } => format!(
+            "in the queue, delay not confirmed ({code}); visible after its visibility timeout"
+        ),
+        Settlement::Kept => "in the queue; visible after its visibility timeout".to_owned(),
+        Settlement::Unconfirmed { code } => format!(
+            "in the queue, no copy confirmed ({code}); visible after its visibility timeout at the \
+             latest"
+        ),
+        other => other.as_str().to_owned(),
+    }
 }
 
 fn embedded_place(places: &Places, outcome: &Outcome) -> String {
@@ -363,4 +346,35 @@ fn embedded_place(places: &Places, outcome: &Outcome) -> String {
     });
     let found: Vec<String> = itself.chain(places.copies(id, original).map(str::to_owned)).collect();
     if found.is_empty() { place(outcome) } else { found.join("; ") }
+}
+
+/// `--target`: Requeue invokes a function on this machine.
+async fn invoke_function(
+    arguments: &Arguments,
+    mut config: Config,
+    records: Vec<Record>,
+) -> Result<ExitCode, Error> {
+    let groups = ProcessGroups::default();
+    let at_end = groups.clone();
+    Stop::end_at_once_after(move || at_end.kill_all())?;
+    // The embedded queue has no port. A function that sends messages reaches that of `requeue serve`,
+    // or of the endpoint that this command was given.
+    let given = environment::endpoint_variable("SQS").map(|(_, url)| url);
+    let sqs_url = given.unwrap_or_else(|| format!("http://127.0.0.1:{SQS_PORT}"));
+    let program = Program::target(&arguments.command, sqs_url, LineOutput::Stderr)?;
+    let most = u16::try_from(config.settings.limits.concurrency).unwrap_or(u16::MAX).max(1);
+    let (mut processes, function) =
+        FunctionProcesses::new(program, groups.clone(), most, arguments.timeout, None);
+    let mut starts = function.starts();
+    let target = local_target(function, arguments.timeout, most, &mut config);
+    let ended = tokio::select! {
+        error = processes.run() => Err(error),
+        ended = async {
+            // The first process may take its time, as when its command builds it.
+            let _ = starts.wait_for(|latest| *latest != LatestStart::Pending).await;
+            invoke(arguments, config.settings, records, target).await
+        } => ended,
+    };
+    groups.end_all(SHUTDOWN_GRACE).await;
+    ended
 }

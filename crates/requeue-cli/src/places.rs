@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use requeue::embedded::{EmbeddedSqs, InFlight, MessageState, MessageView};
 use requeue::queue::QueueArn;
-use requeue::{Clock, DeadLetterMode, Record, Settings};
+use requeue::{Clock, DeadLetter, DeadLetterMode, Record, Settings};
 
 use crate::Error;
 use crate::table::duration;
@@ -71,8 +71,6 @@ impl Embedded {
     }
 }
 
-/// The field by which a copy names its original; in a wrapped text the quotes are escaped.
-const ORIGINAL: &str = r#""originalMessageId":""#;
 /// The beginning of the body of a wrapped copy.
 const WRAPPED: &str = r#"{"retryBody":"#;
 
@@ -87,7 +85,7 @@ impl Places {
     fn add(&mut self, queue: &str, message: MessageView, now: SystemTime) {
         let state = state(message.state, now);
         let wrapped = if message.body.starts_with(WRAPPED) { "wrapped " } else { "" };
-        for original in originals(&message.body) {
+        if let Some(original) = DeadLetter::read(&message.body).original_message_id() {
             let place = format!("{wrapped}copy in {queue}, {state}");
             self.copies.entry(original.to_owned()).or_default().push((message.id.clone(), place));
         }
@@ -103,12 +101,6 @@ impl Places {
         let copies = self.copies.get(original).into_iter().flatten();
         copies.filter(move |(copy, _)| copy != id).map(|(_, place)| place.as_str())
     }
-}
-
-/// The ids that a body gives for its original: one, unless the producer's own text has others.
-fn originals(body: &str) -> BTreeSet<&str> {
-    let after = body.match_indices(ORIGINAL).map(|(at, name)| &body[at + name.len()..]);
-    after.filter_map(|rest| Some(rest.split_once('"')?.0)).collect()
 }
 
 fn state(state: MessageState, now: SystemTime) -> String {

@@ -309,9 +309,7 @@ fn only<'a>(urls: &'a [String], endpoint: &str) -> Result<&'a str, Error> {
 async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination, Error> {
     let sdk = sdk::config().await;
     let found = queue.find("--queue", &arguments.region, &sdk).await?;
-    if let Some(note) = &found.note {
-        output::note(format_args!("note: {note}"));
-    }
+    found.note.iter().for_each(|text| output::remark(text));
     let region = Region::new(found.arn.region().to_owned());
     let config = aws_sdk_sqs::config::Builder::from(&sdk).region(region).build();
     let url = match queue {

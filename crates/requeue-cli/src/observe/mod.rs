@@ -19,7 +19,7 @@ mod queue;
 mod sqs;
 
 pub(crate) use downstream::{Downstream, DownstreamTrouble};
-pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis};
+pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
 pub(crate) use handler::Observed;
 pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
 pub(crate) use queue::ObservedQueue;

@@ -8,6 +8,7 @@ use requeue::DeadLetter;
 use requeue::embedded::{DEFAULT_REGION, MessageView};
 
 use crate::local_function::{LineOutput, one_line};
+use crate::observe::short_id;
 use crate::table::counted;
 
 /// A program on this machine accepts a connection in less.
@@ -89,7 +90,7 @@ pub(super) fn dead_letter(message: &MessageView, queue: Option<&str>) {
         (Some(reason), _) => reason.to_owned(),
         (None, _) => format!("after {}", counted(message.receive_count, "receive")),
     };
-    let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
+    let id = short_id(dead.original_message_id().unwrap_or(&message.id));
     let queue = queue.map(|queue| format!("{queue} ")).unwrap_or_default();
     LineOutput::Stdout.line(one_line(&format!("dead letter {queue}{id}: {why}"), MAX_REASON));
 }
