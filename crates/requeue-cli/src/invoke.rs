@@ -33,7 +33,7 @@ use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration, messages};
-use crate::{Error, environment, failed_call, output};
+use crate::{Error, bail, environment, failed_call, output};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -236,12 +236,11 @@ fn received(records: &[Record]) -> Result<SystemTime, Error> {
         for (name, time) in times.into_iter().filter_map(|(name, time)| Some((name, time?))) {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             if since >= YEAR_9999 {
-                return Err(format!(
+                bail!(
                     "Records[{at}] has the {name} {}; it must be milliseconds since 1970, before \
                      the year 9999; correct the event",
                     since.as_millis()
-                )
-                .into());
+                );
             }
             latest = latest.max(Some(time));
         }

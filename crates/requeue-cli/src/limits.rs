@@ -17,7 +17,7 @@ use crate::queue_argument::{RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, clock_time, counted, duration, moment, span, thousands};
-use crate::{Error, duration_argument, environment, output, sdk};
+use crate::{Error, bail, duration_argument, environment, output, sdk};
 
 /// A longer change is one of the policy.
 const LONGEST: u64 = 30 * 86_400;
@@ -223,21 +223,19 @@ fn policy(
         (Some(name), _) => name.clone(),
         (None, Some(text)) => text.parse()?,
         (None, None) => {
-            return Err(
+            bail!(
                 "there is no policy: set REQUEUE_POLICY as the worker has it, or name the policy \
                         with --policy"
-                    .into(),
             );
         }
     };
     if let (PolicyName::File(path), None, Some(function)) =
         (&name, &arguments.policy, &arguments.function)
     {
-        return Err(format!(
+        bail!(
             "only the function {function} reads its policy {}; name a copy of it with --policy",
             path.display()
-        )
-        .into());
+        );
     }
     Ok(name.read()?.policy)
 }

@@ -191,3 +191,9 @@ fn man(directory: &Path) -> Result<ExitCode, Error> {
 
 /// Any error that ends a command; its text names the remedy.
 type Error = Box<dyn std::error::Error>;
+
+/// Ends a function with an error of this text.
+macro_rules! bail {
+    ($($text:tt)*) => { return Err(format!($($text)*).into()) };
+}
+use bail;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::Error;
 use crate::output::{self, outln};
+use crate::{Error, bail};
 
 mod language;
 
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match fs::create_dir(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let shown = directory.display();
-            return Err(format!("{shown} exists already; choose another name, or remove it").into());
+            bail!("{shown} exists already; choose another name, or remove it");
         }
         made => made.map_err(|error| unwritable(directory, &error))?,
     }
@@ -231,21 +231,19 @@ impl Dependency {
         };
         if !is_checkout(path) {
             let shown = path.display();
-            return Err(format!(
+            bail!(
                 "{shown} is not a checkout of Requeue; name the directory that has its Cargo.toml \
                  and crates/requeue-lambda"
-            )
-            .into());
+            );
         }
         // The project is in another directory, so the path has to be absolute.
         let path = fs::canonicalize(path)?;
         if path.to_str().is_none_or(|path| path.contains(char::is_control)) {
-            return Err(format!(
+            bail!(
                 "{} cannot be written into a Cargo.toml, where a path is UTF-8 without control \
                  characters; rename the directory",
                 path.display()
-            )
-            .into());
+            );
         }
         Ok(Self::Checkout(path))
     }

@@ -13,8 +13,8 @@ use requeue::queue::{CallError, QueueArn, QueueUrl};
 use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
-use crate::Error;
 use crate::failed_call::{FailedCall, call_error};
+use crate::{Error, bail};
 
 /// The region if neither the option, the environment, the AWS profile nor the queue names one.
 const DEFAULT_REGION: &str = "us-east-1";
@@ -186,11 +186,10 @@ async fn asked(
         return Ok((endpoint, None));
     }
     if !is_set && !url.is_at_aws() {
-        return Err(format!(
+        bail!(
             "{option} names {named}, but requests would go to {endpoint}; a queue's URL never sets \
              the endpoint, so set AWS_ENDPOINT_URL_SQS={named}"
-        )
-        .into());
+        );
     }
     let from = if is_set {
         "as AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL or the AWS profile says"

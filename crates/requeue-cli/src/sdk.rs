@@ -14,7 +14,7 @@ use aws_types::region::Region;
 use clap::{Arg, ArgMatches, Command};
 use requeue::aws::{self, SdkConfig};
 
-use crate::{Error, environment};
+use crate::{Error, bail, environment};
 
 /// The longest time of a try, and of all tries of a request. A server may accept a connection and
 /// never respond.
@@ -63,11 +63,10 @@ pub(crate) fn added_to(command: Command) -> Command {
 pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
     let Some(name) = chosen(matches) else { return Ok(()) };
     if !is_known(&name)? {
-        return Err(format!(
+        bail!(
             "there is no AWS profile `{name}` in AWS's files; `aws configure list-profiles` lists \
              the profiles"
-        )
-        .into());
+        );
     }
     let is_entered = environment::value(PROFILE).as_ref() == Some(&name)
         && KEYS.iter().all(|key| environment::value(key).is_none());

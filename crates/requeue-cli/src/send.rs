@@ -27,7 +27,7 @@ use crate::queue_argument::{QueueName, RegionArgument};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::messages;
-use crate::{Error, environment, sdk, serve};
+use crate::{Error, bail, environment, sdk, serve};
 
 /// SQS on this machine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,9 +78,10 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     let message = &arguments.message;
     let body = message.body()?;
     if body.is_empty() {
-        return Err("the body is empty, and SQS takes no empty message; give at least one \
+        bail!(
+            "the body is empty, and SQS takes no empty message; give at least one \
                     character"
-            .into());
+        );
     }
     let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
     let to = match arguments.at_sqs().await? {
@@ -185,24 +186,19 @@ impl Arguments {
     fn check(&self, url: &str, is_fifo: bool) -> Result<(), Error> {
         let name = url.rsplit('/').next().unwrap_or(url);
         if is_fifo && self.message.group.is_none() {
-            return Err(format!(
-                "{name} is a FIFO queue, and each of its messages needs a group; add --group ID"
-            )
-            .into());
+            bail!("{name} is a FIFO queue, and each of its messages needs a group; add --group ID");
         }
         if is_fifo && self.delay.is_some() {
-            return Err(format!(
+            bail!(
                 "{name} is a FIFO queue, and its messages have no delay of their own; remove \
                  --delay"
-            )
-            .into());
+            );
         }
         if !is_fifo && self.deduplication_id.is_some() {
-            return Err(format!(
+            bail!(
                 "{name} is a standard queue, and only FIFO queues accept a deduplication id; \
                  remove --deduplication-id"
-            )
-            .into());
+            );
         }
         Ok(())
     }
@@ -215,12 +211,11 @@ pub(crate) async fn served(
 ) -> Result<Destination, Error> {
     let port = sqs_port.unwrap_or(SQS_PORT);
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
-        return Err(format!(
+        bail!(
             "no SQS listens on port {port} of 127.0.0.1; start `requeue serve` in another \
              terminal, name its port with --sqs-port, or name a queue at SQS with --queue and its \
              URL or ARN"
-        )
-        .into());
+        );
     }
     let endpoint = format!("http://127.0.0.1:{port}");
     let config = aws_sdk_sqs::Config::builder()
@@ -262,9 +257,7 @@ pub(crate) async fn only_queue(
     match has_sqs_endpoint().await {
         true => {}
         false if is_at_sqs => {
-            return Err(
-                "--region and --profile lead to SQS; name the queue there with --queue".into()
-            );
+            bail!("--region and --profile lead to SQS; name the queue there with --queue");
         }
         false => return Ok(None),
     }

@@ -14,7 +14,7 @@ use crate::queue_argument::{RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::table::Head::Text;
 use crate::table::Rows;
-use crate::{Error, environment, output};
+use crate::{Error, bail, environment, output};
 
 /// The program whose settings are shown, and its policy.
 #[derive(clap::Args)]
@@ -98,11 +98,10 @@ pub(crate) async fn of_function(
         DeployedFunction::find(name, region).await?;
     let variables = match configuration.environment {
         Some(environment) if environment.error.is_some() => {
-            return Err(format!(
+            bail!(
                 "the variables of {name} are encrypted; this identity needs kms:Decrypt on {}",
                 configuration.kms_key_arn.as_deref().unwrap_or("their key")
-            )
-            .into());
+            );
         }
         Some(environment) => environment.variables.unwrap_or_default(),
         None => std::collections::HashMap::new(),

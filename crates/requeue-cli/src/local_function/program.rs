@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::show::LineOutput;
-use crate::Error;
 use crate::observe::Events;
+use crate::{Error, bail};
 
 /// The AWS variables that the function inherits from the user. All others may have credentials,
 /// lead to real queues, or change the endpoint.
@@ -214,27 +214,24 @@ fn check(path: &Path) -> Result<(), Error> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(format!(
+            bail!(
                 "--function {shown} does not exist; build it first, or let a command build and run \
                  it, as in `requeue serve -- cargo run`"
-            )
-            .into());
+            );
         }
         Err(error) => return Err(format!("--function {shown} cannot be read: {error}").into()),
     };
     if metadata.is_dir() {
-        return Err(format!(
+        bail!(
             "--function {shown} is a directory; name the program itself, as in --function \
              target/debug/NAME"
-        )
-        .into());
+        );
     }
     if metadata.permissions().mode() & 0o111 == 0 {
-        return Err(format!(
+        bail!(
             "--function {shown} is not executable; name the program that the build writes, or run \
              `chmod +x {shown}`"
-        )
-        .into());
+        );
     }
     Ok(())
 }

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
 use super::calls::{Call, Calls, RunCounts, figures, place, rate};
-use crate::Error;
 use crate::simulated::{
     BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
     SimulatedTable, World, number, requests, shared_by,
 };
+use crate::{Error, bail};
 use parking_lot::Mutex;
 
 /// The other tenants send their messages within this time.
@@ -171,10 +171,9 @@ fn limited(
     names: &[String],
 ) -> Result<RetryPolicy, Error> {
     if !policy.key_limits.is_empty() || policy.units.is_some() {
-        return Err(
+        bail!(
             "the policy has limits with a key or units, which messages of the simulation lack: \
                     remove them from a copy of the policy"
-                .into(),
         );
     }
     if arguments.has_shares() {

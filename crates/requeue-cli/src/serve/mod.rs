@@ -27,7 +27,7 @@ use crate::observe::Events;
 use crate::output::outln;
 use crate::stop::Stop;
 use crate::ui::BesideArguments;
-use crate::{Error, output};
+use crate::{Error, bail, output};
 
 mod poller;
 mod served;
@@ -248,9 +248,7 @@ impl Arguments {
         // clap gives all arguments after --function to the function.
         let has_both = !self.function.is_empty() && !self.command.is_empty();
         if has_both || self.function.iter().any(|word| word == "--") {
-            return Err(
-                "--function cannot be combined with a command after --; remove one of them".into(),
-            );
+            bail!("--function cannot be combined with a command after --; remove one of them");
         }
         let options = <Self as clap::Args>::augment_args(clap::Command::new("serve"));
         let longs: Vec<_> = options.get_arguments().filter_map(clap::Arg::get_long).collect();
@@ -258,19 +256,17 @@ impl Arguments {
             let word = word.to_string_lossy();
             let long = word.strip_prefix("--").and_then(|word| word.split('=').next());
             if long.is_some_and(|long| longs.contains(&long)) {
-                return Err(format!(
+                bail!(
                     "{word} after --function would be an argument of the function; put it before \
                      --function"
-                )
-                .into());
+                );
             }
         }
         if self.has_fifo() && self.batch_size > FIFO_BATCH_SIZE {
-            return Err(format!(
+            bail!(
                 "--batch-size {} is too large for a FIFO queue; choose at most {FIFO_BATCH_SIZE}",
                 self.batch_size
-            )
-            .into());
+            );
         }
         let visibility = self.visibility_timeout();
         if self.has_function() && visibility < self.invocation_timeout() {
@@ -278,12 +274,11 @@ impl Arguments {
                 [visibility, self.timeout, self.invocation_timeout()]
                     .map(|time| shown(time.as_secs()));
             let more = if self.target { " and 20 s more for Requeue" } else { "" };
-            return Err(format!(
+            bail!(
                 "--visibility-timeout {visibility} is shorter than --timeout {timeout}{more}, so \
                  SQS would redeliver messages during their invocation, and Lambda refuses such a \
                  mapping; choose at least {least}, better six times the timeout"
-            )
-            .into());
+            );
         }
         Ok(())
     }

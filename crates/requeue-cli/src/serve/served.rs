@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tokio::time::interval;
 
 use super::{Arguments, taken, variables};
-use crate::Error;
 use crate::dlq::DeadLetters;
 use crate::dlq::sqs::Sqs;
 use crate::observe::{Event, Events, Ids, Kind, of_body};
 use crate::output::outln;
 use crate::ui::{DeadLetterScreen, LiveState, Site, live_routes};
+use crate::{Error, bail};
 
 pub(super) struct ServedSqs {
     pub(super) embedded: EmbeddedSqs,
@@ -45,13 +45,12 @@ pub(super) fn check_names(queues: &[String]) -> Result<(), Error> {
     for (at, name) in queues.iter().enumerate() {
         let of_other = queues.iter().find(|other| dead_letters_of(other) == *name);
         if queues[..at].contains(name) {
-            return Err(format!("--queue {name} stands twice; remove one of them").into());
+            bail!("--queue {name} stands twice; remove one of them");
         }
         if let Some(other) = of_other {
-            return Err(format!(
+            bail!(
                 "--queue {name} is the dead-letter queue of --queue {other}; choose another name"
-            )
-            .into());
+            );
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use super::job::JobPlace;
 use super::server::{self, FailedRequest};
 use crate::document::Document;
 use crate::schedule::{self, Schedule, chart};
-use crate::{Error, check, document, outage, rate};
+use crate::{Error, bail, check, document, outage, rate};
 
 /// The options that the page may set, with the greatest number of each. Paths are not among them.
 type Allowed = &'static [(&'static str, u64)];
@@ -148,12 +148,12 @@ fn arguments<T: clap::Args>(
     for (name, value) in options {
         let Some((_, most)) = allowed.iter().find(|(known, _)| known == name) else {
             let names: Vec<&str> = allowed.iter().map(|(known, _)| *known).collect();
-            return Err(format!("{name} is unknown; use one of {}", names.join(", ")).into());
+            bail!("{name} is unknown; use one of {}", names.join(", "));
         };
         let is_within = *most == u64::MAX || value.parse().is_ok_and(|number: u64| number <= *most);
         if !is_within {
             let rule = format!("on this page it is a number of at most {most}");
-            return Err(format!("{name} is {value}; {rule}").into());
+            bail!("{name} is {value}; {rule}");
         }
         words.push(format!("--{name}={value}"));
     }

@@ -24,7 +24,7 @@ use crate::stop::Stop;
 use crate::table::messages;
 use crate::terminal;
 use crate::ui::{BesideArguments, DeadLetterScreen, Site};
-use crate::{Error, invoke};
+use crate::{Error, bail, invoke};
 
 mod banner;
 mod depth;
@@ -180,9 +180,10 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
             )
         }
         None if arguments.wait_for_target.is_some() => {
-            return Err("--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a \
+            bail!(
+                "--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a \
                         function; remove the option"
-                .into());
+            );
         }
         None => None,
     };

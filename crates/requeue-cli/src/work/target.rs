@@ -11,8 +11,8 @@ use requeue_lambda::{Config, FunctionTarget, HttpSettings, HttpTarget, LambdaFun
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Error;
 use crate::observe::{Observed, Observer};
+use crate::{Error, bail};
 
 pub(super) struct Target {
     handler: TargetHandler,
@@ -100,12 +100,11 @@ pub(super) async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), 
             return Ok(());
         }
         if Instant::now() + PAUSE > end {
-            return Err(format!(
+            bail!(
                 "the target {target} accepted no connection within {} s; start it, or correct \
                  its URL",
                 limit.as_secs()
-            )
-            .into());
+            );
         }
         sleep(PAUSE).await;
     }

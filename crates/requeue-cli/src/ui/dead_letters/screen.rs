@@ -24,7 +24,7 @@ use crate::table::messages;
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
 use crate::ui::snapshot::Snapshot;
-use crate::{Error, environment};
+use crate::{Error, bail, environment};
 
 /// The memory of the messages that the page keeps. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
@@ -140,7 +140,7 @@ impl Screen {
             Ok(now) => now,
             Err(error) => {
                 discard::keep_gone(kept, &ids, &HashSet::new())?;
-                return Err(format!("{error}; nothing was deleted").into());
+                bail!("{error}; nothing was deleted");
             }
         };
         let mut outcomes = discard::delete(&now, &ids, stop, progress).await;
