@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::Region;
 use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
@@ -14,6 +12,7 @@ use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
 use crate::failed_call::{FailedCall, call_error};
+use crate::sdk::sqs_client;
 use crate::{Error, bail};
 
 /// The region if neither the option, the environment, the AWS profile nor the queue names one.
@@ -143,9 +142,7 @@ impl FoundQueue {
 
 async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue, Error> {
     let (endpoint, _) = endpoint(sdk, region).await?;
-    let config =
-        aws_sdk_sqs::config::Builder::from(sdk).region(Region::new(region.to_owned())).build();
-    let asked = Client::from_conf(config).get_queue_url().queue_name(name).send().await;
+    let asked = sqs_client(sdk, region).get_queue_url().queue_name(name).send().await;
     let asked = asked.map_err(|error| {
         let error = call_error(&error);
         let queue = format!("arn:aws:sqs:{region}:*:{name}");

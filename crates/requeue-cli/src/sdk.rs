@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_config::BehaviorVersion;
 use aws_config::profile::load;
 use aws_runtime::env_config::file::EnvConfigFiles;
+use aws_sdk_sqs::Client;
 use aws_smithy_types::timeout::TimeoutConfig;
 use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
@@ -30,6 +31,11 @@ pub(crate) async fn config() -> SdkConfig {
     aws::config().await.into_builder().timeout_config(timeouts).build()
 }
 
+pub(crate) fn sqs_client(sdk: &SdkConfig, region: &str) -> Client {
+    let region = Region::new(region.to_owned());
+    Client::from_conf(aws_sdk_sqs::config::Builder::from(sdk).region(region).build())
+}
+
 /// The endpoints of AWS's environment and profile. The region is not asked for: outside AWS, that
 /// takes a second.
 pub(crate) async fn endpoints_alone() -> SdkConfig {
@@ -44,10 +50,7 @@ const KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESS
 
 /// Adds the option to each command that has a region.
 pub(crate) fn added_to(command: Command) -> Command {
-    let names: Vec<String> =
-        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let command =
-        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, added_to));
+    let command = command.mut_subcommands(added_to);
     let argument = |id| command.get_arguments().find(|known| known.get_id() == id);
     let (Some(region), None) = (argument("region"), argument(OPTION)) else { return command };
     let heading = region.get_help_heading().map(|_| "Queue");
@@ -105,25 +108,20 @@ const PROVIDERS: [Provider; 3] = [
         name: "STS",
         remedy: "look at the role and the token file",
     },
-    Provider {
-        variable: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-        name: "the container's credentials endpoint",
-        remedy: "look at the container's credentials endpoint",
-    },
-    Provider {
-        variable: "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-        name: "the container's credentials endpoint",
-        remedy: "look at the container's credentials endpoint",
-    },
+    of_container("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    of_container("AWS_CONTAINER_CREDENTIALS_FULL_URI"),
 ];
+
+const fn of_container(variable: &'static str) -> Provider {
+    let name = "the container's credentials endpoint";
+    Provider { variable, name, remedy: "look at the container's credentials endpoint" }
+}
 
 /// The provider of the environment, if neither keys nor a profile come before it.
 pub(crate) fn provider() -> Option<&'static Provider> {
     let is_set = |variable| environment::value(variable).is_some();
-    if is_set(KEYS[0]) || is_set(PROFILE) {
-        return None;
-    }
-    PROVIDERS.iter().find(|provider| is_set(provider.variable))
+    let has_others = is_set(KEYS[0]) || is_set(PROFILE);
+    PROVIDERS.iter().find(|provider| !has_others && is_set(provider.variable))
 }
 
 /// Without this question, the SDK would look for other credentials, as those of the machine.

@@ -189,15 +189,11 @@ impl Arguments {
             bail!("{name} is a FIFO queue, and each of its messages needs a group; add --group ID");
         }
         if is_fifo && self.delay.is_some() {
-            bail!(
-                "{name} is a FIFO queue, and its messages have no delay of their own; remove \
-                 --delay"
-            );
+            bail!("{name} is a FIFO queue, whose messages have no delay; remove --delay");
         }
         if !is_fifo && self.deduplication_id.is_some() {
             bail!(
-                "{name} is a standard queue, and only FIFO queues accept a deduplication id; \
-                 remove --deduplication-id"
+                "{name} is a standard queue; remove --deduplication-id, which is for FIFO queues"
             );
         }
         Ok(())
@@ -235,11 +231,9 @@ pub(crate) async fn served(
             RESPONSE_TIMEOUT.as_secs()
         )
     })?;
-    let to = |url: String| Destination {
-        client: client.clone(),
-        queue: url.clone(),
-        url,
-        endpoint: endpoint.clone(),
+    let to = |url: String| {
+        let (client, endpoint) = (client.clone(), endpoint.clone());
+        Destination { client, queue: url.clone(), url, endpoint }
     };
     let listed = listed.map_err(|error| to(endpoint.clone()).failed("ListQueues", &error))?;
     match queue {
@@ -254,25 +248,19 @@ pub(crate) async fn only_queue(
     region: &RegionArgument,
     is_at_sqs: bool,
 ) -> Result<Option<QueueName>, Error> {
-    match has_sqs_endpoint().await {
-        true => {}
-        false if is_at_sqs => {
+    if !has_sqs_endpoint().await {
+        if is_at_sqs {
             bail!("--region and --profile lead to SQS; name the queue there with --queue");
         }
-        false => return Ok(None),
+        return Ok(None);
     }
     let sdk = sdk::config().await;
-    let named = Region::new(region.or_of(&sdk).to_owned());
-    let config = aws_sdk_sqs::config::Builder::from(&sdk).region(named).build();
-    let (client, endpoint) = (Client::from_conf(config), shown_endpoint("SQS", &sdk));
-    let listed = client.list_queues().send().await;
-    let to = Destination {
-        client,
-        url: String::new(),
-        queue: endpoint.clone(),
-        endpoint: endpoint.clone(),
-    };
-    let listed = listed.map_err(|error| to.failed("ListQueues", &error))?;
+    let endpoint = shown_endpoint("SQS", &sdk);
+    let listed = sdk::sqs_client(&sdk, region.or_of(&sdk)).list_queues().send().await;
+    let listed = listed.map_err(|error| {
+        let error = call_error(&error);
+        FailedCall::of_sqs("ListQueues", &endpoint, &endpoint, &error).to_string()
+    })?;
     let url = only(listed.queue_urls(), &endpoint)?;
     Ok(Some(QueueName::Name(url.rsplit('/').next().unwrap_or(url).to_owned())))
 }
@@ -282,18 +270,11 @@ fn only<'a>(urls: &'a [String], endpoint: &str) -> Result<&'a str, Error> {
     let dead_letters: Vec<String> = urls.iter().map(|url| serve::dead_letters_of(url)).collect();
     match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
-        [] => {
-            Err(format!("there is no queue at {endpoint}; create one, or name it with --queue")
-                .into())
-        }
+        [] => bail!("there is no queue at {endpoint}; create one, or name it with --queue"),
         ref several => {
-            let names: Vec<&str> =
-                several.iter().filter_map(|url| url.rsplit('/').next()).collect();
-            Err(format!(
-                "there are several queues at {endpoint}: {}; choose one with --queue",
-                names.join(", ")
-            )
-            .into())
+            let names = several.iter().filter_map(|url| url.rsplit('/').next());
+            let names = names.collect::<Vec<_>>().join(", ");
+            bail!("there are several queues at {endpoint}: {names}; choose one with --queue")
         }
     }
 }
@@ -303,14 +284,12 @@ async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination,
     let sdk = sdk::config().await;
     let found = queue.find("--queue", &arguments.region, &sdk).await?;
     found.note.iter().for_each(|text| output::remark(text));
-    let region = Region::new(found.arn.region().to_owned());
-    let config = aws_sdk_sqs::config::Builder::from(&sdk).region(region).build();
     let url = match queue {
         QueueName::Url { text, .. } => text.clone(),
         QueueName::Arn(_) | QueueName::Name(_) => found.arn.url(),
     };
     Ok(Destination {
-        client: Client::from_conf(config),
+        client: sdk::sqs_client(&sdk, found.arn.region()),
         url,
         queue: found.arn.to_string(),
         endpoint: found.endpoint,
