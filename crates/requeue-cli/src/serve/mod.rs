@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::OptionFuture;
 use http::{Request, Response};
 use http_body_util::Full;
 use requeue::embedded::Server;
@@ -131,13 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     arguments.check()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let ended = runtime.block_on(async {
-        if arguments.has_function() {
-            serve_function(arguments).await
-        } else {
-            serve(arguments).await
-        }
-    });
+    let ended = runtime.block_on(serve(arguments));
     // A process that has left its group may keep the output open forever.
     runtime.shutdown_background();
     ended
@@ -145,54 +138,33 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
-    let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
     let watched = arguments.page.is_on().then(Watched::default);
-    let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
-    if let Some(watched) = watched {
-        watched.follow_arrivals(&sqs.embedded, &sqs.queues);
-        tokio::spawn(watched.keep_counting("queue", &sqs));
-    }
-    sqs.show(Some(&listener))?;
-    if let Some(page) = &page {
-        page.show()?;
-    }
-    // Only a signal stops them, by ending the process.
-    let (_never, stop) = Stop::by_hand();
-    let page = OptionFuture::from(page.map(|page| page.run(stop.told(), ready(()))));
-    tokio::join!(serve_endpoint(listener), page);
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let sqs = ServedSqs::open(arguments).await?;
-    let watched = arguments.page.is_on().then(Watched::default);
-    let events = watched.as_ref().map(|watched| watched.events.clone());
-    let program = arguments.program(sqs.server.url(), events.clone())?;
-    let endpoint = match arguments.port {
-        Some(port) => Some(listen(port).await?),
+    let has_function = arguments.has_function();
+    let groups = ProcessGroups::default();
+    let function = if has_function {
+        let events = watched.as_ref().map(|watched| watched.events.clone());
+        Some(arguments.function(&sqs, groups.clone(), events).await?)
+    } else {
+        None
+    };
+    let endpoint = match arguments.port.or((!has_function).then_some(ENDPOINT_PORT)) {
+        Some(port) => Some(listen(port, "--port").await?),
         None => None,
     };
-    let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
     let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
-    let started =
-        format!("function started; send it a message: {}", arguments.send_command(&sqs.server));
-    let (most, timeout) = (arguments.environments(), arguments.timeout);
-    let (mut processes, function) =
-        FunctionProcesses::new(program, groups.clone(), most, timeout, Some(started));
-    let starts = function.starts();
-    let function = if arguments.target {
-        let of_page = events.clone();
-        MappedFunction::Target(TargetProcessor::new(function, &sqs, arguments, of_page).await?)
-    } else {
-        MappedFunction::Handler(function)
-    };
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
-        tokio::spawn(watched.keep_counting("function", &sqs));
+        if !has_function {
+            watched.follow_arrivals(&sqs.embedded, &sqs.queues);
+        }
+        let source = if has_function { "function" } else { "queue" };
+        tokio::spawn(watched.keep_counting(source, &sqs));
     }
     sqs.show(endpoint.as_ref())?;
-    arguments.show_function()?;
+    if has_function {
+        arguments.show_function()?;
+    }
     if let Some(page) = page {
         page.show()?;
         let stop = stop.clone();
@@ -201,11 +173,16 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     if let Some(listener) = endpoint {
         tokio::spawn(serve_endpoint(listener));
     }
-    let mut poller = Poller::new(&sqs, arguments, function, starts, events);
-    let ended = tokio::select! {
-        biased;
-        ended = poller.run(&stop) => ended,
-        error = processes.run() => Err(error),
+    let ended = match function {
+        None => {
+            stop.told().await;
+            Ok(())
+        }
+        Some((mut processes, mut poller)) => tokio::select! {
+            biased;
+            ended = poller.run(&stop) => ended,
+            error = processes.run() => Err(error),
+        },
     };
     groups.end_all(SHUTDOWN_GRACE).await;
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
@@ -234,12 +211,32 @@ impl Arguments {
         self.timeout + if self.target { BEYOND_TARGET } else { Duration::ZERO }
     }
 
-    /// The program of the function. The page reads the log of a handler.
-    fn program(&self, sqs_url: String, events: Option<Events>) -> Result<Program, Error> {
-        if self.target {
-            return Program::target(&self.command, sqs_url, LineOutput::Stdout);
-        }
-        Program::handler(&self.function, &self.command, sqs_url, events)
+    /// The function's processes, and the poller of its queues. The page reads the log of a handler.
+    async fn function(
+        &self,
+        sqs: &ServedSqs,
+        groups: ProcessGroups,
+        events: Option<Events>,
+    ) -> Result<(FunctionProcesses, Poller), Error> {
+        let url = sqs.server.url();
+        let program = if self.target {
+            Program::target(&self.command, url, LineOutput::Stdout)
+        } else {
+            Program::handler(&self.function, &self.command, url, events.clone())
+        };
+        let started =
+            format!("function started; send it a message: {}", self.send_command(&sqs.server));
+        let (most, timeout) = (self.environments(), self.timeout);
+        let (processes, function) =
+            FunctionProcesses::new(program?, groups, most, timeout, Some(started));
+        let starts = function.starts();
+        let function = if self.target {
+            let of_page = events.clone();
+            MappedFunction::Target(TargetProcessor::new(function, sqs, self, of_page).await?)
+        } else {
+            MappedFunction::Handler(function)
+        };
+        Ok((processes, Poller::new(sqs, self, function, starts, events)))
     }
 
     /// Rules that clap cannot express.
@@ -312,9 +309,10 @@ impl Arguments {
     }
 }
 
-async fn listen(port: u16) -> Result<TcpListener, String> {
+/// A port of this machine, which an option names.
+pub(crate) async fn listen(port: u16, option: &str) -> Result<TcpListener, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-    listener.map_err(|error| taken(port, "--port", &error))
+    listener.map_err(|error| taken(port, option, &error))
 }
 
 fn taken(port: u16, option: &str, error: &io::Error) -> String {

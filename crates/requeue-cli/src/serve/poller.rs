@@ -2,19 +2,19 @@
 //! Requeue in front of it, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_all;
-use requeue::embedded::{
-    Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState, MessageView, SqsError,
-};
+use parking_lot::Mutex;
+use requeue::embedded::{Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, SqsError};
 use requeue::queue::QueueArn;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Arguments;
-use super::served::{ServedQueue, ServedSqs, acknowledged, arrived, received};
+use super::served::{ServedQueue, ServedSqs, acknowledged, arrived, delay, received};
 use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
 use crate::Error;
@@ -54,14 +54,15 @@ pub(super) struct Poller {
     function: MappedFunction,
     /// The events of the page, if one is served.
     events: Option<Events>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
     invocations: JoinSet<FinishedInvocation>,
-    /// The delays of the messages that each running invocation has sent, by trace.
-    sent: HashMap<String, Vec<u64>>,
+    sent: Sent,
     /// Until the function starts, the poller receives no messages, so it wastes no receives.
     starts: watch::Receiver<LatestStart>,
     batches: u64,
 }
+
+/// The delays in seconds of the messages that each running invocation has sent, by its trace.
+type Sent = Arc<Mutex<HashMap<String, Vec<u64>>>>;
 
 struct Mapped {
     mapping: EventSourceMapping,
@@ -82,13 +83,6 @@ struct FinishedInvocation {
     took: Duration,
 }
 
-enum Arrival {
-    /// The trace of the invocation that sent it.
-    Sent { trace: String, delay_secs: u64 },
-    /// With the name of the source queue.
-    DeadLetter(String, MessageView),
-}
-
 impl Poller {
     pub(super) fn new(
         ServedSqs { embedded, queues, .. }: &ServedSqs,
@@ -98,6 +92,8 @@ impl Poller {
         events: Option<Events>,
     ) -> Self {
         let batch_size = arguments.batch_size.into();
+        let sent = Sent::default();
+        follow_arrivals(embedded, queues.clone(), events.clone(), Sent::clone(&sent));
         let mapped = |ServedQueue { queue, .. }: &ServedQueue| Mapped {
             mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
             queue: queue.clone(),
@@ -108,10 +104,9 @@ impl Poller {
             first: 0,
             maximum_concurrency: arguments.maximum_concurrency.into(),
             function,
-            arrivals: arrivals(embedded, queues.clone(), events.clone()),
             events,
             invocations: JoinSet::new(),
-            sent: HashMap::new(),
+            sent,
             starts,
             batches: 0,
         }
@@ -128,8 +123,6 @@ impl Poller {
                     LineOutput::Stdout.line("ending the function");
                     return Ok(());
                 }
-                // Messages come before the end of the invocation that sent them.
-                Some(arrival) = self.arrivals.recv() => self.note(arrival),
                 Some(Ok(invocation)) = self.invocations.join_next() => {
                     self.acknowledge(invocation)?;
                 }
@@ -145,20 +138,6 @@ impl Poller {
         }
     }
 
-    fn note(&mut self, arrival: Arrival) {
-        match arrival {
-            Arrival::Sent { trace, delay_secs } => {
-                if let Some(sent) = self.sent.get_mut(&trace) {
-                    sent.push(delay_secs);
-                }
-            }
-            Arrival::DeadLetter(queue, message) => {
-                let queue = (self.mappings.len() > 1).then_some(&*queue);
-                show::dead_letter(&message, queue);
-            }
-        }
-    }
-
     fn invoke(&mut self, mapping: usize, batch: Batch) {
         self.batches += 1;
         self.mappings[mapping].running += 1;
@@ -167,7 +146,7 @@ impl Poller {
         let events = self.events.as_ref();
         let ids = events.map(|events| received(events, &event)).unwrap_or_default();
         let trace = trace();
-        self.sent.insert(trace.clone(), Vec::new());
+        self.sent.lock().insert(trace.clone(), Vec::new());
         self.invocations.spawn(async move {
             let begun = Instant::now();
             let (result, error) = function.invoke(event.to_string(), trace.clone()).await;
@@ -184,7 +163,7 @@ impl Poller {
         *running -= 1;
         let messages = batch.message_ids().len();
         let kept = messages - mapping.acknowledge(&batch, &result)?;
-        let sent = self.sent.remove(&trace).unwrap_or_default();
+        let sent = self.sent.lock().remove(&trace).unwrap_or_default();
         let error = error.as_deref();
         if let Some(events) = &self.events {
             acknowledged(events, ids, &batch.kept(&result), error);
@@ -211,36 +190,25 @@ async fn next_batch(
     select_all(polls).await.0
 }
 
-/// Reports messages that reach the dead-letter queue, and messages that functions send. The AWS
-/// SDKs give each request the trace of the invocation, as for Lambda's loop detection.
-fn arrivals(
+/// Shows messages that reach the dead-letter queue, and notes those that functions send. The AWS SDKs
+/// give each request the trace of the invocation, as for Lambda's loop detection.
+fn follow_arrivals(
     sqs: &EmbeddedSqs,
     queues: Vec<ServedQueue>,
     events: Option<Events>,
-) -> mpsc::UnboundedReceiver<Arrival> {
-    let (sender, arrivals) = mpsc::unbounded_channel();
+    sent: Sent,
+) {
     sqs.on_arrival(move |queue, message| {
         let Some((served, is_dead)) = ServedQueue::find(&queues, queue) else { return };
         if let Some(events) = &events {
             arrived(events, message, is_dead);
         }
-        let arrival = if is_dead {
-            Some(Arrival::DeadLetter(served.queue.name().to_owned(), message.clone()))
-        } else {
-            message.system_attributes.get("AWSTraceHeader").map(|trace| Arrival::Sent {
-                trace: trace.clone(),
-                delay_secs: match message.state {
-                    MessageState::DelayedUntil(until) => {
-                        until.duration_since(message.sent).unwrap_or_default().as_secs()
-                    }
-                    MessageState::Visible | MessageState::InFlightUntil(_) => 0,
-                },
-            })
-        };
-        if let Some(arrival) = arrival {
-            // The receiver is gone when the command ends.
-            let _ = sender.send(arrival);
+        if is_dead {
+            show::dead_letter(message, (queues.len() > 1).then(|| served.queue.name()));
+        } else if let Some(trace) = message.system_attributes.get("AWSTraceHeader")
+            && let Some(sent) = sent.lock().get_mut(trace)
+        {
+            sent.push(delay(message).unwrap_or_default().as_secs());
         }
     });
-    arrivals
 }

@@ -124,7 +124,6 @@ impl ServedQueue {
 }
 
 const WAITING: &str = "ApproximateNumberOfMessages";
-
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
@@ -187,13 +186,13 @@ pub(super) fn arrived(events: &Events, message: &MessageView, is_dead: bool) {
         false if ids.own == ids.original => Kind::Sent,
         false => Kind::Copied,
     };
-    let event = Event::now(kind, ids).reason(why.as_deref());
-    events.publish(match message.state {
-        MessageState::DelayedUntil(until) => {
-            event.delay(until.duration_since(message.sent).unwrap_or_default())
-        }
-        MessageState::Visible | MessageState::InFlightUntil(_) => event,
-    });
+    let delay = delay(message).map(|delay| delay.as_secs());
+    events.publish(Event { delay, ..Event::now(kind, ids).reason(why.as_deref()) });
+}
+
+pub(super) fn delay(message: &MessageView) -> Option<Duration> {
+    let MessageState::DelayedUntil(until) = message.state else { return None };
+    until.duration_since(message.sent).ok()
 }
 
 /// Tells of the messages of a batch, as the function gets it, and returns their ids.

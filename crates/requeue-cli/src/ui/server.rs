@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -28,7 +27,7 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::guard::{Admission, Guard};
-use crate::Error;
+use crate::{Error, serve};
 
 /// The largest body of a request: a policy document has at most 4 KiB on Lambda, and a file more.
 pub(super) const MAX_BODY: usize = 256 * 1024;
@@ -63,12 +62,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn open(port: u16, option: &str) -> Result<Self, Error> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(|error| {
-            format!(
-                "port {port} of 127.0.0.1 cannot be opened: {error}; choose another one with \
-                 {option}"
-            )
-        })?;
+        let listener = serve::listen(port, option).await?;
         let guard = Arc::new(Guard::new(listener.local_addr()?.port()));
         Ok(Self { listener, guard })
     }
