@@ -53,23 +53,16 @@ pub(super) enum StartError {
 impl Environment {
     /// Starts a process, and waits until it asks for its first invocation.
     pub(super) async fn start(
-        program: &Program,
+        program: &Arc<Program>,
         number: u64,
         groups: &ProcessGroups,
     ) -> Result<Self, StartError> {
-        let api = RuntimeApi::listen().await.map_err(|error| {
-            StartError::Refused(format!("no port for the Runtime API: {error}"))
-        })?;
+        let refused = |error: io::Error| StartError::Refused(error.to_string());
+        let api = RuntimeApi::listen().await.map_err(refused)?;
         let child = program.command(api.address, number).spawn();
         let child = child.map_err(|error| StartError::Refused(program.refused(&error)))?;
-        let output = FunctionOutput {
-            environment: number,
-            lines: program.lines,
-            events: program.events.clone(),
-            is_json_for_page: program.logs_for_page(),
-        };
-        let mut environment = Self::of(api, child, output, groups)
-            .map_err(|error| StartError::Refused(error.to_string()))?;
+        let output = FunctionOutput { environment: number, program: Arc::clone(program) };
+        let mut environment = Self::of(api, child, output, groups).map_err(refused)?;
         let step = match program.file {
             Some(_) => "starting the function",
             None => "building or starting the function, until it asks for an invocation",
@@ -77,7 +70,7 @@ impl Environment {
         let _progress = CommandProgress::shown_after(NOTICEABLE, step);
         let mut hint = std::pin::pin!(async {
             sleep(INIT_TIMEOUT).await;
-            show::no_invocation_asked_for(program.lines, program.kind, program.file.is_none());
+            show::no_invocation_asked_for(program);
             pending::<()>().await;
         });
         loop {
@@ -95,7 +88,7 @@ impl Environment {
                     environment.next = Some(next);
                     return Ok(environment);
                 }
-                RuntimeRequest::InitError { error } => {
+                RuntimeRequest::Error { id: None, error } => {
                     return Err(StartError::Failed(FunctionError::reported_at_start(error)));
                 }
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
@@ -167,10 +160,11 @@ impl Environment {
                 RuntimeRequest::Response { id, body } if id == invocation.request_id => {
                     return Ok(body);
                 }
-                RuntimeRequest::Error { id, error } if id == invocation.request_id => {
+                RuntimeRequest::Error { id, error }
+                    if id.is_none_or(|id| id == invocation.request_id) =>
+                {
                     return Err(FunctionError::reported(error));
                 }
-                RuntimeRequest::InitError { error } => return Err(FunctionError::reported(error)),
                 RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
             }
         }

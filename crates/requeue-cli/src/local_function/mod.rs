@@ -40,14 +40,6 @@ pub(crate) struct LocalFunction {
 }
 
 impl LocalFunction {
-    fn new(
-        calls: mpsc::Sender<PendingCall>,
-        starts: watch::Receiver<LatestStart>,
-        lines: LineOutput,
-    ) -> Self {
-        Self { calls, starts, lines, number: Arc::default() }
-    }
-
     pub(crate) fn starts(&self) -> watch::Receiver<LatestStart> {
         self.starts.clone()
     }

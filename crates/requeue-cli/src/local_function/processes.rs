@@ -93,7 +93,12 @@ impl FunctionProcesses {
         let (sender, calls) = mpsc::channel(1);
         let starts = watch::Sender::new(LatestStart::Pending);
         let program = Arc::new(program);
-        let function = LocalFunction::new(sender, starts.subscribe(), program.lines);
+        let function = LocalFunction {
+            calls: sender,
+            starts: starts.subscribe(),
+            lines: program.lines,
+            number: Arc::default(),
+        };
         let processes = Self {
             builds: program::builds(program.file.clone()),
             program,
@@ -186,7 +191,17 @@ impl FunctionProcesses {
                     };
                     Err(FunctionError::not_started(failed))
                 }
-                Some(used) => used.invoke(invocation(&program, trace, event, limit), limit).await,
+                Some(used) => {
+                    let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);
+                    let invocation = Invocation {
+                        request_id: Uuid::new_v4().to_string(),
+                        deadline_millis: (now.unwrap_or_default() + limit).as_millis(),
+                        function_arn: program.arn(),
+                        trace,
+                        event,
+                    };
+                    used.invoke(invocation, limit).await
+                }
             };
             // The number of an idle one is that of its start.
             let number = environment.as_ref().map_or(number, |used| used.number);
@@ -260,7 +275,7 @@ impl FunctionProcesses {
     }
 }
 
-/// The position of the first idle environment whose process has ended.
+/// The place of the first idle environment whose process has ended.
 async fn first_exit(program: &Program, idle: &[Environment]) -> usize {
     let exits = idle.iter().map(|environment| Box::pin(environment.exited()));
     let (status, at, _) = select_all(exits).await;
@@ -283,16 +298,5 @@ fn split(started: Started) -> (Option<Environment>, Result<(), StartError>) {
     match started {
         Ok(environment) => (Some(environment), Ok(())),
         Err(error) => (None, Err(error)),
-    }
-}
-
-fn invocation(program: &Program, trace: String, event: Bytes, limit: Duration) -> Invocation {
-    let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Invocation {
-        request_id: Uuid::new_v4().to_string(),
-        deadline_millis: (now + limit).as_millis(),
-        function_arn: program.arn(),
-        trace,
-        event,
     }
 }

@@ -2,8 +2,8 @@
 //! of its file.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use requeue::Clock;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
+use rustix::io::Errno;
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -175,13 +176,6 @@ impl Program {
 
     pub(super) fn refused(&self, error: &io::Error) -> String {
         let program = Path::new(&self.path).display();
-        if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
-            return format!(
-                "{program} is built for {machine}, and this machine is {}; build it without \
-                 --target and --arm64",
-                std::env::consts::ARCH
-            );
-        }
         match error.kind() {
             ErrorKind::NotFound if self.file.as_deref().is_some_and(|file| !file.exists()) => {
                 format!("{program} no longer exists; build it again")
@@ -193,6 +187,11 @@ impl Program {
             ErrorKind::NotFound => {
                 format!("the command {program} does not exist; check its name and PATH")
             }
+            _ if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => format!(
+                "{program} is built for another architecture, and this machine is {}; build it \
+                 without --target and --arm64, or begin a script with #!",
+                std::env::consts::ARCH
+            ),
             _ => format!("{program} cannot be started: {error}"),
         }
     }
@@ -211,16 +210,13 @@ fn is_set(name: &str) -> bool {
 
 fn check(path: &Path) -> Result<(), Error> {
     let shown = path.display();
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!(
-                "--function {shown} does not exist; build it first, or let a command build and run \
-                 it, as in `requeue serve -- cargo run`"
-            );
-        }
-        Err(error) => return Err(format!("--function {shown} cannot be read: {error}").into()),
-    };
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => format!(
+            "--function {shown} does not exist; build it first, or let a command build and run it, as \
+             in `requeue serve -- cargo run`"
+        ),
+        _ => format!("--function {shown} cannot be read: {error}"),
+    })?;
     if metadata.is_dir() {
         bail!(
             "--function {shown} is a directory; name the program itself, as in --function \
@@ -234,20 +230,6 @@ fn check(path: &Path) -> Result<(), Error> {
         );
     }
     Ok(())
-}
-
-/// The machine of an ELF program, if it is not this machine. Source: ELF specification,
-/// `e_machine`, for little-endian programs.
-fn foreign_machine(path: &Path) -> Option<&'static str> {
-    let mut head = [0; 20];
-    File::open(path).ok()?.read_exact(&mut head).ok()?;
-    let machine = match (&head[..4], head[18], head[19]) {
-        (b"\x7fELF", 62, 0) => "x86_64",
-        (b"\x7fELF", 183, 0) => "aarch64",
-        (b"\x7fELF", ..) => "another architecture",
-        _ => return None,
-    };
-    (machine != std::env::consts::ARCH).then_some(machine)
 }
 
 /// The file's name, with the characters that Lambda allows in a function's name.

@@ -37,10 +37,8 @@ pub(super) enum RuntimeRequest {
     Next(oneshot::Sender<Invocation>),
     /// `POST /runtime/invocation/{id}/response`
     Response { id: String, body: Bytes },
-    /// `POST /runtime/invocation/{id}/error`
-    Error { id: String, error: ReportedError },
-    /// `POST /runtime/init/error`
-    InitError { error: ReportedError },
+    /// `POST /runtime/invocation/{id}/error`, or without an id `POST /runtime/init/error`
+    Error { id: Option<String>, error: ReportedError },
 }
 
 #[derive(Clone)]
@@ -91,11 +89,11 @@ fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
             Some(RuntimeRequest::Response { id: (*id).to_owned(), body: body.clone() })
         }
         (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
-            let error = ReportedError::read(headers, body);
-            Some(RuntimeRequest::Error { id: (*id).to_owned(), error })
+            let (id, error) = (Some((*id).to_owned()), ReportedError::read(headers, body));
+            Some(RuntimeRequest::Error { id, error })
         }
         (&Method::POST, ["2018-06-01", "runtime", "init", "error"]) => {
-            Some(RuntimeRequest::InitError { error: ReportedError::read(headers, body) })
+            Some(RuntimeRequest::Error { id: None, error: ReportedError::read(headers, body) })
         }
         _ => None,
     }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use anstream::adapter::strip_str;
 use requeue::{Clock, printable};
@@ -10,8 +11,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use super::environment::INIT_TIMEOUT;
-use super::program::ProgramKind;
-use crate::observe::{Events, LogLine};
+use super::program::{Program, ProgramKind};
+use crate::observe::LogLine;
 use crate::output;
 use crate::table::{clock_time, cut};
 
@@ -72,13 +73,13 @@ pub(super) fn remedy(error_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Its command may still build the function, as `cargo run` does.
-pub(super) fn no_invocation_asked_for(lines: LineOutput, kind: ProgramKind, is_command: bool) {
+/// A command may still build the function, as `cargo run` does.
+pub(super) fn no_invocation_asked_for(program: &Program) {
     let secs = INIT_TIMEOUT.as_secs();
-    let rule = if is_command { "if it is already built, it must" } else { "it must" };
-    lines.line(format_args!(
+    let rule = if program.file.is_none() { "if it is already built, it must" } else { "it must" };
+    program.lines.line(format_args!(
         "the function has asked for no invocation within {secs} s:\n         {rule} {}",
-        kind.what_it_must_be()
+        program.kind.what_it_must_be()
     ));
 }
 
@@ -98,11 +99,7 @@ const MAX_LINE: u64 = 64 * 1024;
 #[derive(Clone)]
 pub(super) struct FunctionOutput {
     pub(super) environment: u64,
-    pub(super) lines: LineOutput,
-    /// The events of the page, which reads the log of the function.
-    pub(super) events: Option<Events>,
-    /// Whether the log is in JSON for the page alone.
-    pub(super) is_json_for_page: bool,
+    pub(super) program: Arc<Program>,
 }
 
 impl FunctionOutput {
@@ -117,17 +114,17 @@ impl FunctionOutput {
     }
 
     fn line(&self, text: &str) {
-        if let Some(events) = &self.events
+        if let Some(events) = &self.program.events
             && text.starts_with('{')
             && let Some(event) = LogLine::read(text).and_then(|line| line.event(None))
         {
             events.publish(event);
         }
-        let readable = self.is_json_for_page.then(|| readable(text)).flatten();
+        let readable = self.program.logs_for_page().then(|| readable(text)).flatten();
         // Some runtimes separate the lines of an error so.
         for line in readable.as_deref().unwrap_or(text).split('\r') {
             let shown = shown(line);
-            self.lines.write(&format!("\x1b[2m{}|\x1b[0m {shown}\n", self.environment));
+            self.program.lines.write(&format!("\x1b[2m{}|\x1b[0m {shown}\n", self.environment));
         }
     }
 }
