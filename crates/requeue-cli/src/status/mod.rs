@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::DEFAULT_REGION;
-use requeue::queue::{QueueArn, QueueUrl};
+use requeue::queue::{Description, QueueArn, QueueUrl};
 use tokio::runtime::Builder;
 
 mod log;
@@ -83,21 +83,8 @@ struct Depth {
     queue: QueueArn,
     is_of_dead_letters: bool,
     /// `None` if SQS does not tell them.
-    counts: Option<Counts>,
+    counts: Option<Description>,
     oldest: Age,
-}
-
-#[derive(Clone, Copy)]
-struct Counts {
-    visible: u64,
-    in_flight: u64,
-    delayed: u64,
-}
-
-impl Counts {
-    fn all(self) -> u64 {
-        self.visible + self.in_flight + self.delayed
-    }
 }
 
 /// The age of the oldest message.

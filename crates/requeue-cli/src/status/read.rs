@@ -9,7 +9,7 @@ use requeue::queue::{Description, QueueArn};
 use serde_json::Value;
 
 use super::log::{LogFacts, PATTERN};
-use super::{Age, Arguments, Counts, Depth, FunctionStatus, METRICS, Status};
+use super::{Age, Arguments, Depth, FunctionStatus, METRICS, Status};
 use crate::Error;
 use crate::config::PREFIX;
 use crate::dlq::sqs::Sqs;
@@ -107,10 +107,11 @@ impl Reader {
     /// A queue, and its dead-letter queue.
     async fn queue(&mut self, queue: &QueueArn) -> Result<(), Error> {
         let described = self.sqs.describe(queue).await?;
-        self.depth(&described, false).await;
-        let Some(dead_letters) = described.dead_letter_queue else { return Ok(()) };
+        let dead_letters = described.dead_letter_queue.clone();
+        self.depth(described, false).await;
+        let Some(dead_letters) = dead_letters else { return Ok(()) };
         match self.sqs.describe(&dead_letters).await {
-            Ok(described) => self.depth(&described, true).await,
+            Ok(described) => self.depth(described, true).await,
             Err(error) => {
                 self.tell(error.to_string());
                 let (queue, oldest) = (dead_letters, Age::Unknown);
@@ -121,12 +122,11 @@ impl Reader {
         Ok(())
     }
 
-    async fn depth(&mut self, queue: &Description, is_of_dead_letters: bool) {
-        let Description { messages, in_flight, delayed, .. } = *queue;
-        let visible = messages.saturating_sub(in_flight + delayed);
-        let counts = Some(Counts { visible, in_flight, delayed });
-        let oldest = if messages == 0 { Age::Empty } else { self.oldest(queue.arn.name()).await };
-        let queue = queue.arn.clone();
+    async fn depth(&mut self, described: Description, is_of_dead_letters: bool) {
+        let queue = described.arn.clone();
+        let oldest =
+            if described.messages == 0 { Age::Empty } else { self.oldest(queue.name()).await };
+        let counts = Some(described);
         self.status.queues.push(Depth { queue, is_of_dead_letters, counts, oldest });
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use requeue::queue::Description;
 use serde_json::{Value, json};
 
 use super::log::{Circuit, Failure};
@@ -43,8 +44,9 @@ impl Status {
 
     fn note(&self, source: &Depth, dead: &Depth) -> Option<String> {
         let (name, dead_letters) = (source.queue.name(), dead.queue.name());
-        let count = source.counts.filter(|_| dead.is_of_dead_letters && !source.is_of_dead_letters);
-        let count = count.map(super::Counts::all).filter(|count| *count > 0)?;
+        let is_pair = dead.is_of_dead_letters && !source.is_of_dead_letters;
+        let count = source.counts.as_ref().map(|counts| counts.messages);
+        let count = count.filter(|count| is_pair && *count > 0)?;
         let is_of = |function: &&FunctionStatus| function.mappings.iter().any(|(to, _)| to == name);
         let of: Vec<_> = self.functions.iter().filter(is_of).collect();
         let is_open = |function: &&&FunctionStatus| {
@@ -72,11 +74,11 @@ impl Status {
 
     pub(super) fn json(&self) -> Value {
         let queue = |depth: &Depth| {
-            let count = |of: fn(&super::Counts) -> u64| depth.counts.as_ref().map(of);
+            let count = |of: fn(&Description) -> u64| depth.counts.as_ref().map(of);
             json!({
                 "queue": depth.queue.to_string(),
                 "deadLetters": depth.is_of_dead_letters,
-                "visible": count(|counts| counts.visible),
+                "visible": count(visible),
                 "inFlight": count(|counts| counts.in_flight),
                 "delayed": count(|counts| counts.delayed),
                 "oldestSeconds": match depth.oldest {
@@ -96,6 +98,10 @@ impl Status {
     }
 }
 
+fn visible(counts: &Description) -> u64 {
+    counts.messages.saturating_sub(counts.in_flight + counts.delayed)
+}
+
 fn queues(depths: &[Depth]) -> String {
     let mut rows = Rows::under([
         Text("queue"),
@@ -105,7 +111,7 @@ fn queues(depths: &[Depth]) -> String {
         Number("oldest"),
     ]);
     for Depth { queue, counts, oldest, .. } in depths {
-        let count = |of: fn(&super::Counts) -> u64| {
+        let count = |of: fn(&Description) -> u64| {
             counts.as_ref().map_or_else(|| "unknown".to_owned(), |counts| thousands(of(counts)))
         };
         let oldest = match oldest {
@@ -115,7 +121,7 @@ fn queues(depths: &[Depth]) -> String {
         };
         rows.add([
             queue.name().to_owned(),
-            count(|counts| counts.visible),
+            count(visible),
             count(|counts| counts.in_flight),
             count(|counts| counts.delayed),
             oldest,
