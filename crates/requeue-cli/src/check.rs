@@ -1,6 +1,5 @@
 //! `requeue check`: checks a policy document or settings. The library has the rules.
 
-use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,11 +14,10 @@ use crate::config::SettingsArguments;
 use crate::document::{
     Document, InvalidDocument, PolicyArgument, PolicyName, RETRIED_CLASSES, max_retries, retries,
 };
-use crate::output::{self, outln};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::Head::Text;
-use crate::table::{Rows, columns, span, thousands, wrapped};
-use crate::{Error, config};
+use crate::table::{Rows, span, thousands};
+use crate::{Error, config, output};
 
 mod limits;
 mod queue_config;
@@ -78,8 +76,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Ok(document) => {
-            say(&format!("the policy {name} is valid:\n"))?;
-            say(&report(&document, &text))?;
+            output::words(&format!("the policy {name} is valid:\n\n"))?;
+            output::words(&(report(&document, &text) + "\n"))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -191,10 +189,6 @@ fn fails_fast(policy: &RetryPolicy) -> Option<String> {
     let longest = Timeline::range(policy, class, WaitMode::InCopies).max;
     let is_fast = longest.count() == allowed && longest.age() < FAST;
     is_fast.then(|| format!("fails fast: gives up a {class} failure after {}", span(longest.age())))
-}
-
-fn say(text: &str) -> Result<(), Error> {
-    Ok(outln!("{}", wrapped(text, columns(stdout())))?)
 }
 
 /// `size: …`, for a document that does not fit into the environment of a function.

@@ -3,7 +3,6 @@
 //! real.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::stdout;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use crate::progress::CommandProgress;
 use crate::serve::ServedQueue;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
-use crate::table::{Rows, columns, span, thousands, wrapped};
+use crate::table::{Rows, span, thousands};
 
 mod rate;
 
@@ -94,13 +93,12 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let clock = Clock::starting_at(Clock::system().now());
     let demo = Demo::set_up(&clock, arguments).await?;
     let refused = demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count();
-    let text = format!(
+    output::note(format_args!(
         "{} messages, of which the endpoint refuses {} at first or always; \
          {CONCURRENT_INVOCATIONS} concurrent invocations; time is virtual",
         thousands(demo.sent.len()),
         thousands(refused),
-    );
-    output::note(text);
+    ));
     let mut settings = Settings::default();
     settings.sampler = Sampler::seeded(arguments.seed);
     settings.recursive_loop = RecursiveLoop::Allow;
@@ -208,16 +206,15 @@ impl Demo {
                 rows.add(of.row());
             }
             outln!("{}", rows.text())?;
-            let text = format!(
+            output::words(&format!(
                 "{} sent = {} done + {} in the dead-letter queue + {} left in the queue; {lost} \
-                 lost, {twice} done twice; {} of virtual time",
+                 lost, {twice} done twice; {} of virtual time\n",
                 thousands(self.sent.len()),
                 thousands(self.endpoint.done()),
                 thousands(dead.len()),
                 thousands(left),
                 span(Duration::from_secs(self.started.elapsed().as_secs())),
-            );
-            outln!("{}", wrapped(&text, columns(stdout())))?;
+            ))?;
         }
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::from(output::FINDING) })
     }

@@ -147,7 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.json {
         output::json(&json(&schedule))?;
     } else {
-        output::text(&text::of(&schedule))?;
+        output::words(&text::of(&schedule))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,5 @@
 //! The schedule as tables on a terminal.
 
-use std::fmt::Write;
-use std::io::stdout;
 use std::time::Duration;
 
 use super::cost::{Batching, DeadLettering, Requests};
@@ -9,7 +7,7 @@ use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
 use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument, word};
 use crate::document::{self, retries};
 use crate::table::Head::{Number, Text};
-use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
+use crate::table::{Rows, decimal, span, thousands};
 
 const COSTS: &str =
     "Requests for one message that never succeeds, until it is in the dead-letter queue:";
@@ -20,21 +18,16 @@ const PLATEAU: usize = 4;
 const MAX_RECEIVE_COUNT: u32 = 1_000;
 
 pub(crate) fn of(schedule: &Schedule) -> String {
-    let mut text = String::new();
-    let prose = |text: &str| wrapped(text, columns(stdout()));
-    let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
+    let mut lines = Vec::new();
     for class in &schedule.classes {
-        say(&prose(&head(schedule, class)));
+        lines.push(head(schedule, class));
         if class.is_retried() {
-            say(&course(&class.timelines));
+            lines.push(course(&class.timelines));
         }
-        say(&prose(&end(class, &schedule.queue)));
-        say("");
+        lines.extend([end(class, &schedule.queue), String::new()]);
     }
-    say(&prose(COSTS));
-    say(&costs(schedule));
-    say(&prose(&premises(schedule)));
-    text
+    lines.extend([COSTS.to_owned(), costs(schedule), premises(schedule), String::new()]);
+    lines.join("\n")
 }
 
 fn head(schedule: &Schedule, of: &ClassSchedule) -> String {

@@ -2,7 +2,6 @@
 //! and as rows for the local page.
 
 use std::collections::BTreeMap;
-use std::io::stdout;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
@@ -14,7 +13,7 @@ use crate::output::{self, outln};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
-use crate::table::{Rows, columns, decimal, span, thousands, wrapped};
+use crate::table::{Rows, decimal, span, thousands};
 
 /// The options of each simulation.
 #[derive(clap::Args)]
@@ -84,7 +83,7 @@ impl<T> Comparison<T> {
         simulate: &impl AsyncFn(S, RunProgress<'_>) -> Result<(Figures, T), Error>,
     ) -> Result<Self, Error> {
         if !arguments.json {
-            outln!("{}\n", wrapped(head, columns(stdout())))?;
+            output::words(&format!("{head}\n\n"))?;
         }
         Stop::end_at_once()?;
         let (_never, stop) = Stop::by_hand();
