@@ -56,10 +56,8 @@ const OTHER_VARIABLES: usize = 600;
 /// A policy whose retries end earlier outlives no deployment of the downstream service.
 const FAST: Duration = Duration::from_secs(60);
 
-/// The beginning of what has to be changed.
 const WARNING: &str = "warning: ";
 
-/// The number of delays in a summary.
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

@@ -167,7 +167,6 @@ impl Demo {
         Ok(())
     }
 
-    /// Counts the results of all messages, and checks that none was lost.
     fn conclude(&self, arguments: &Arguments) -> Result<ExitCode, Error> {
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> =

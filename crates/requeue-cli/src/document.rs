@@ -68,7 +68,6 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// The option `--policy` of several commands.
 #[derive(clap::Args)]
 pub(crate) struct PolicyArgument {
     /// The policy: a file, `-` for the standard input, a JSON document, or the name of a built-in
@@ -209,7 +208,6 @@ pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
     })
 }
 
-/// `1 retry`, `50 retries`.
 pub(crate) fn retries(count: u32) -> String {
     counted(count, "retry")
 }

@@ -24,10 +24,8 @@ use tokio::time::{Instant, sleep};
 
 use parking_lot::Mutex;
 
-/// The apparent URL of the endpoint.
 pub(crate) const URL: &str = "http://localhost/orders";
 const LATENCY: Duration = Duration::from_millis(80);
-/// The unread bytes between client and endpoint.
 const BUFFER: usize = 64 * 1024;
 
 /// The response that a message names: `{"answer": "unavailable", "times": 2}` is refused twice and

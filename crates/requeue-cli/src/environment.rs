@@ -9,7 +9,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// All arguments, the program's name first.
 pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
     env::args_os()
 }

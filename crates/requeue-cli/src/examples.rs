@@ -75,7 +75,6 @@ pub(crate) fn first(command: &str) -> Option<&'static str> {
     of(command).next()
 }
 
-/// The words of the command that this process runs.
 pub(crate) fn words_given() -> String {
     let mut command = Arguments::command();
     let mut words = Vec::new();

@@ -29,7 +29,6 @@ pub(crate) const UNREADABLE: &str = "UnreadableAnswer";
 /// A code of this command line: the list is longer than it reads.
 pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
 
-/// The cause of a failed call, by its code. Each cause has a remedy of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     NoCredentials,
@@ -40,7 +39,6 @@ pub(crate) enum Cause {
     KeyDenied,
     NoQueue,
     NoResponse,
-    /// The response is not one of AWS.
     NotOfAws,
     Throttled,
     NotImplemented,
@@ -110,14 +108,12 @@ impl Cause {
     }
 }
 
-/// The remedy if SQS's move task cannot be used.
 const WITHOUT_TASK: &str = "; --copy works without it";
 
 pub(crate) fn is_denied(code: &str) -> bool {
     Cause::of(code) == Cause::Denied
 }
 
-/// Whether the code tells of credentials that AWS does not accept, or of none.
 pub(crate) fn is_of_credentials(code: &str) -> bool {
     matches!(
         Cause::of(code),

@@ -87,7 +87,6 @@ pub(crate) struct Environment {
     pub(crate) error: Option<Encrypted>,
 }
 
-/// The reason for a hidden value.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Encrypted {
@@ -104,7 +103,6 @@ pub(crate) struct Readiness {
     pub(crate) last_update_status_reason: Option<String>,
 }
 
-/// The function's logging controls.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Logs {

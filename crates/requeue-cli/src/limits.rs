@@ -108,7 +108,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses options that would have no effect.
 fn check(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { action, limit, lasts, .. } = *arguments;
     let wrong = match (action, limit, lasts) {

@@ -61,7 +61,6 @@ impl StarterKind {
     }
 }
 
-/// The files beside the function, whatever its language.
 const AROUND: [File; 3] = [
     ("template.yaml", include_str!("../templates/function.yaml")),
     ("samconfig.toml", include_str!("../templates/function-samconfig.toml")),
@@ -98,7 +97,6 @@ const CARGO_LAMBDA: &str = "[template]\ndisable_default_prompts = true\nrender_a
 const LIQUID_NAME: &str = "{{ project_name }}";
 const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;
 
-/// The greatest length of a package name that cargo accepts and a directory can have.
 const MAX_NAME: usize = 64;
 /// Names that cargo refuses, and names of the project's dependencies.
 const RESERVED: &str = "\
@@ -285,7 +283,6 @@ fn unwritable(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be written: {error}", path.display())
 }
 
-/// The description of the directory, and the commands to go on with.
 fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
     let directory = arguments.directory.display();
     if arguments.cargo_lambda {

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 /// A response may take so long.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// The requests that run; its clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Requests(Arc<Mutex<Running>>);
 
@@ -26,7 +25,6 @@ struct Running {
     last_late_response: Option<Instant>,
 }
 
-/// A service that does not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Silence {
     /// The time since the first response was due.
@@ -101,7 +99,6 @@ impl Requests {
 }
 
 impl Request {
-    /// The request has this result.
     pub(crate) fn ended<T>(self, result: Result<T, CallError>) -> Result<T, CallError> {
         let is_lost = |error: &CallError| error.kind == CallErrorKind::Ambiguous;
         if !result.as_ref().is_err_and(is_lost) {

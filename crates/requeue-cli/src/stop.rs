@@ -40,7 +40,6 @@ pub(crate) struct Stop {
 
 struct LeftBehind {
     text: Cow<'static, str>,
-    /// How long SQS hides the messages in hand.
     visibility: Option<Duration>,
 }
 

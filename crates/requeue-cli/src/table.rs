@@ -68,12 +68,10 @@ impl Rows {
         self.lines.push(cells.collect());
     }
 
-    /// For the standard output.
     pub(crate) fn text(&self) -> String {
         self.within(columns(stdout()))
     }
 
-    /// For the standard error.
     pub(crate) fn note(&self) -> String {
         self.within(columns(stderr()))
     }
@@ -308,7 +306,6 @@ pub(crate) fn cut(line: &str, columns: usize) -> String {
     line.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `12,000`.
 pub(crate) fn thousands(count: impl TryInto<u64>) -> String {
     grouped(&count.try_into().unwrap_or(u64::MAX).to_string())
 }

@@ -44,7 +44,6 @@ pub(crate) fn draw(lines: &str) -> bool {
     true
 }
 
-/// Removes the lines, and returns them.
 pub(crate) fn remove() -> Option<String> {
     let lines = DRAWN.lock().take()?;
     say(&cleared(&lines, width()));

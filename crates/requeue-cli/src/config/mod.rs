@@ -32,7 +32,6 @@ pub(crate) struct SettingsArguments {
     region: Option<String>,
 }
 
-/// A setting, or a value of the policy, as it counts.
 struct Effective {
     /// As in `REQUEUE_TABLE` or `errorConfigs.quota.maxDelay`.
     name: String,
@@ -143,7 +142,6 @@ fn table(name: &'static str, values: &[Effective]) -> String {
     rows.text()
 }
 
-/// The parts of a value that may be shown.
 #[derive(Clone, Copy)]
 enum Shown {
     Whole,
@@ -209,7 +207,6 @@ fn effective(variables: &BTreeMap<String, String>, function: Option<&str>) -> Ve
     SETTINGS.into_iter().map(setting).collect()
 }
 
-/// The default in a worker, or in the function of this name.
 fn default_of(function: Option<&str>, name: &str, default: &str) -> String {
     let value = match (function, name) {
         (Some(function), "REQUEUE_NAMESPACE" | "REQUEUE_SERVICE") => function,
@@ -342,7 +339,6 @@ fn add(
     }
 }
 
-/// Whether the document sets this value.
 fn is_in(document: &Map<String, Value>, key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     let ["errorConfigs", class, name] = parts[..] else {

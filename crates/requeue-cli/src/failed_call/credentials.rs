@@ -14,7 +14,6 @@ pub(super) const PROCESS_FAILED: &str = "CredentialProcess";
 /// The same for a profile of `aws login`. The SDK needs 25 more crates to read it.
 pub(super) const OF_LOGIN: &str = "LoginSession";
 
-/// The remedy for missing and expired credentials.
 pub(super) fn log_in() -> String {
     sdk::provider().map_or_else(|| LOG_IN.to_owned(), by_provider)
 }
@@ -23,7 +22,6 @@ fn by_provider(provider: &Provider) -> String {
     format!("{} ({}), and try again in a minute", provider.remedy, provider.variable)
 }
 
-/// The remedy for a person.
 const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
                       --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
                       AWS_SESSION_TOKEN";
@@ -63,7 +61,6 @@ pub(super) fn without_credentials(code: &str) -> String {
     }
 }
 
-/// The same for an error of the SDK's credentials.
 pub(crate) fn credentials_refused(error: &(dyn std::error::Error + 'static)) -> String {
     without_credentials(credentials_code(error))
 }

@@ -25,9 +25,7 @@ use crate::progress::{CommandProgress, NOTICEABLE};
 /// The longest initialisation that Lambda allows. Source: Lambda developer guide, "Understanding
 /// the Lambda execution environment lifecycle".
 pub(super) const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for the last output of an ended process.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
-/// The time for the last requests of an ended process.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
 /// The time between SIGTERM and SIGKILL.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
@@ -174,7 +172,6 @@ impl Environment {
         exited(&self.exit).await
     }
 
-    /// Sends SIGTERM to the process, and kills it if it does not end.
     pub(super) async fn end(self) {
         self.groups.terminate(self.pid);
         let _ = timeout(SHUTDOWN_GRACE, self.exited()).await;
@@ -203,7 +200,6 @@ async fn exited(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
     }
 }
 
-/// The interval of checks for the end of processes.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The groups whose first process has not ended yet. Clones share them.
@@ -237,7 +233,6 @@ impl ProcessGroups {
         }
     }
 
-    /// Sends SIGTERM to all groups, and after `grace` kills the remaining ones.
     pub(crate) async fn end_all(&self, grace: Duration) {
         let groups: Vec<i32> = self.0.lock().iter().copied().collect();
         groups.into_iter().filter_map(Pid::from_raw).for_each(|pid| self.terminate(pid));

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::show;
 use crate::endpoint::header;
 
-/// Most characters of an error in the output.
 const MAX_ERROR: usize = 400;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +84,6 @@ impl FunctionError {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReportedError {
     error_type: String,
-    /// Type and message in one line, as far as it has them.
     words: String,
     payload: Bytes,
 }

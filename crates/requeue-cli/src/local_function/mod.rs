@@ -35,7 +35,6 @@ pub(crate) struct LocalFunction {
     calls: mpsc::Sender<PendingCall>,
     starts: watch::Receiver<LatestStart>,
     lines: LineOutput,
-    /// The number of the last call of Requeue.
     number: Arc<AtomicU64>,
 }
 
@@ -44,7 +43,6 @@ impl LocalFunction {
         self.starts.clone()
     }
 
-    /// Invokes the function, as soon as an environment is free.
     pub(crate) async fn call(&self, event: Bytes, trace: String) -> EndedCall {
         let (ended, call) = oneshot::channel();
         let _ = self.calls.send(PendingCall { event, trace, ended }).await;
@@ -95,7 +93,6 @@ pub(crate) fn trace() -> String {
     format!("Root=1-{:08x}-{};Parent={parent:016x};Sampled=0", now.as_secs(), &root[..24])
 }
 
-/// The handler that invokes the function.
 pub(crate) type LocalTarget = InBulk<FunctionTarget<LocalFunction>>;
 
 /// The time of Requeue's own invocation beyond the timeout of the function: for the start of a

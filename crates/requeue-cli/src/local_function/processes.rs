@@ -26,13 +26,10 @@ const OUTPUT: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The changing state; one task owns it.
 pub(crate) struct FunctionProcesses {
     program: Arc<Program>,
     groups: ProcessGroups,
-    /// The most of them at once.
     most: usize,
-    /// That of an invocation.
     timeout: Duration,
     /// The line after a start. Without one, nobody waits for the next start.
     started: Option<String>,
@@ -47,7 +44,6 @@ pub(crate) struct FunctionProcesses {
     build: u64,
     failed_starts: u32,
     next_start: Instant,
-    /// The number of the last one.
     number: u64,
 }
 
@@ -275,7 +271,6 @@ impl FunctionProcesses {
     }
 }
 
-/// The place of the first idle environment whose process has ended.
 async fn first_exit(program: &Program, idle: &[Environment]) -> usize {
     let exits = idle.iter().map(|environment| Box::pin(environment.exited()));
     let (status, at, _) = select_all(exits).await;

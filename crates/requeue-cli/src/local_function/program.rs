@@ -197,7 +197,6 @@ impl Program {
     }
 }
 
-/// Whether the function does not inherit this variable.
 fn is_of_aws(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let is_of_aws = bytes.starts_with(b"AWS_") || bytes.starts_with(b"_X_AMZN_");

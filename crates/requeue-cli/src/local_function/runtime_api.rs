@@ -26,7 +26,6 @@ const REQUESTS: usize = 16;
 
 /// A server that ends when this is dropped.
 pub(super) struct RuntimeApi {
-    /// For `AWS_LAMBDA_RUNTIME_API`.
     pub(super) address: SocketAddr,
     requests: mpsc::Receiver<RuntimeRequest>,
     _stop: watch::Sender<bool>,

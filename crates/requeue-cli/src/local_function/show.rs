@@ -83,7 +83,6 @@ pub(super) fn no_invocation_asked_for(program: &Program) {
     ));
 }
 
-/// A foreign text in one line with at most so many characters.
 pub(crate) fn one_line(text: &str, room: usize) -> String {
     cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), room)
 }

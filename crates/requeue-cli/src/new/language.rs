@@ -6,7 +6,6 @@ pub(super) struct Language {
     pub(super) files: &'static [File],
     /// The first properties of the function in the template, and what SAM needs beside them.
     pub(super) properties: &'static str,
-    /// The commands that run the tests.
     pub(super) test: &'static [&'static str],
     /// The commands that run it on a laptop, with the runtime's interface client.
     pub(super) serve: &'static str,

@@ -75,7 +75,6 @@ impl Downstream {
         }
     }
 
-    /// Notes a call without a response.
     pub(super) fn unanswered(&mut self, cause: &str) {
         let trouble = self.trouble.get_or_insert_with(|| DownstreamTrouble {
             cause: cause.to_owned(),

@@ -28,10 +28,8 @@ pub(crate) struct Event {
     pub(crate) delay: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) attempt: Option<u32>,
-    /// How often SQS has delivered the copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) receive_count: Option<u32>,
-    /// The queue's `maxReceiveCount`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_receives: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +59,6 @@ impl Ids {
         Self { own: start(own, MAX_ID), original: start(original, MAX_ID) }
     }
 
-    /// The ids of a message that was not sent again.
     pub(crate) fn first(own: &str) -> Self {
         Self::new(own, own)
     }
@@ -74,7 +71,6 @@ pub(crate) enum Kind {
     #[default]
     Sent,
     Received,
-    /// The call of the handler began.
     Called,
     /// The call ended: without a class it succeeded, unless it has a reason.
     Ended,
@@ -119,7 +115,6 @@ impl Event {
     }
 }
 
-/// The beginning of an id, which is enough for a person to tell messages apart.
 pub(crate) fn short_id(id: &str) -> String {
     const CHARACTERS: usize = 8;
     printable::line(&id.chars().take(CHARACTERS).collect::<String>()).into_owned()
@@ -134,7 +129,6 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The beginning of a text that somebody else chose, in printable characters.
 fn start(text: &str, max_bytes: usize) -> String {
     printable::line(&text[..text.floor_char_boundary(max_bytes)]).into_owned()
 }

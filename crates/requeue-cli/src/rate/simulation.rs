@@ -58,7 +58,6 @@ struct ServiceLog {
     calls: Calls,
     /// When each other tenant sent its message.
     sent: BTreeMap<u32, Instant>,
-    /// The waits of the other tenants' messages.
     waits: Vec<Duration>,
     refused: u64,
     /// The calls that it takes, if it refuses any.
@@ -262,10 +261,8 @@ fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
 struct LateMessages {
     /// The numbers of the messages that are not done, by the ids of their first deliveries.
     numbers: HashMap<String, u32>,
-    /// When a message that waits is due.
     due: HashMap<u32, Instant>,
     late: BTreeSet<u32>,
-    /// The deferrals of these messages.
     deferrals: u64,
 }
 

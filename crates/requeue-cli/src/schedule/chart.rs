@@ -183,7 +183,6 @@ fn range(timelines: &JitterRange<Timeline>, of: impl Fn(&TimelineRetry) -> Durat
     (least / 2.0, secs(all().max()).max(least))
 }
 
-/// The outline of the area between two lines.
 fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
     below.into_iter().chain(above.iter().rev().copied()).collect()
 }

@@ -80,7 +80,6 @@ impl Requests {
         f64::from(requests) / f64::from(entries)
     }
 
-    /// The price of a million such messages in US dollars.
     pub(crate) fn million(&self, queue: &QueueModel, batching: Batching) -> f64 {
         self.billed(queue, batching) * queue.price
     }
@@ -99,7 +98,6 @@ pub(crate) struct DeadLettering {
     pub(crate) copies: u32,
     pub(crate) receives: u32,
     pub(crate) visibility_changes: u32,
-    /// The number of visibility timeouts that the message waits.
     pub(crate) visibility_timeouts: u32,
     pub(crate) time: Duration,
 }

@@ -132,7 +132,6 @@ fn logarithmic(axis: &Axis, marks: &[f64]) -> Logarithmic {
     (least..end).log_scale().with_key_points(marks.collect())
 }
 
-/// The retries with a mark.
 const RETRIES: [f64; 13] =
     [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0];
 /// The times with a mark, in seconds: up to a minute, an hour, a day, and ten days.
@@ -141,7 +140,6 @@ const TIMES: [f64; 15] = [
     172_800.0, 864_000.0,
 ];
 
-/// The texts on the lines.
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) dots: Vec<Point>,

@@ -151,7 +151,6 @@ fn arrival(min: &DeadLettering, max: &DeadLettering) -> String {
     }
 }
 
-/// The name of a cost, and its value for a class.
 type CostLine<'a> = (&'static str, &'a dyn Fn(&Requests) -> String);
 
 /// A column for each class, so that the table fits into a narrow terminal.

@@ -177,7 +177,6 @@ fn failure(class: FailureClass) -> Failure {
     }
 }
 
-/// The number of hops before it is due.
 fn hops(mut wait: Wait, mut now: SystemTime) -> u32 {
     let mut hops = 0;
     while let Some(due) = wait.not_before() {

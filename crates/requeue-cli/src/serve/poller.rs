@@ -45,14 +45,11 @@ impl MappedFunction {
     }
 }
 
-/// The changing state of the poller; one task owns it.
 pub(super) struct Poller {
     mappings: Vec<Mapped>,
-    /// The mapping that is asked first.
     first: usize,
     maximum_concurrency: usize,
     function: MappedFunction,
-    /// The events of the page, if one is served.
     events: Option<Events>,
     invocations: JoinSet<FinishedInvocation>,
     sent: Sent,

@@ -18,7 +18,6 @@ use crate::local_function::{LineOutput, LocalFunction, LocalTarget, local_target
 use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
 use crate::{Error, output, terminal};
 
-/// Works on batches. Its clones are the same.
 #[derive(Clone)]
 pub(super) struct TargetProcessor {
     processor: BatchProcessor<LocalTarget, SqsQueue>,

@@ -15,7 +15,6 @@ use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, decimal, span, thousands};
 
-/// The options of each simulation.
 #[derive(clap::Args)]
 pub(crate) struct SimulationArguments {
     #[command(flatten)]
@@ -30,7 +29,6 @@ pub(crate) struct SimulationArguments {
 
 pub(crate) struct Run<S> {
     pub(crate) name: &'static str,
-    /// Its name in JSON.
     pub(crate) key: &'static str,
     pub(crate) settings: S,
 }
@@ -132,7 +130,6 @@ impl<T> Comparison<T> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// For the local page: names, and a value of each run.
     pub(crate) fn page(&self) -> Value {
         let names: Vec<&str> = self.0.iter().map(|(run, ..)| run.name).collect();
         let row = |(name, values)| json!({ "name": name, "values": values });

@@ -37,9 +37,7 @@ pub(crate) struct SimulatedFunction<H> {
     /// The share of receives after which SQS delivers the same message again.
     pub(crate) duplicates: f64,
     sampler: Sampler,
-    /// Whether all execution environments are there from the beginning.
     pub(crate) is_warm: bool,
-    /// Whether further messages are sent.
     is_fed: Cell<bool>,
     pollers: Pollers,
 }

@@ -112,7 +112,6 @@ const WRITES: f64 = 1_000.0;
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTable {
     table: Arc<Shared>,
-    /// Whether it was throttled since the last look.
     was_throttled: Arc<AtomicBool>,
 }
 
@@ -123,7 +122,6 @@ struct Shared {
     requests: AtomicU64,
     /// It does not answer in this time.
     down: Option<Range<Instant>>,
-    /// The writes that each item takes.
     capacity: Mutex<HashMap<Key, Bucket>>,
 }
 
@@ -139,7 +137,6 @@ impl SimulatedTable {
         Self { table: Arc::new(table), was_throttled: Arc::default() }
     }
 
-    /// The same table for another execution environment.
     pub(crate) fn of_another(&self) -> Self {
         Self { table: Arc::clone(&self.table), was_throttled: Arc::default() }
     }

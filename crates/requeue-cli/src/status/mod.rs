@@ -68,7 +68,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The facts that the command shows.
 struct Status {
     now: SystemTime,
     since: Duration,
@@ -78,7 +77,6 @@ struct Status {
     unknown: Vec<String>,
 }
 
-/// A queue, or a dead-letter queue.
 struct Depth {
     queue: QueueArn,
     is_of_dead_letters: bool,
@@ -87,11 +85,9 @@ struct Depth {
     oldest: Age,
 }
 
-/// The age of the oldest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Age {
     Unknown,
-    /// The queue is empty.
     Empty,
     Of(Duration),
 }
@@ -105,9 +101,7 @@ struct FunctionStatus {
     /// The messages, in the order of `METRICS`.
     counts: Option<[u64; METRICS.len()]>,
     log: Option<LogFacts>,
-    /// How far back the log was read.
     log_since: Duration,
-    /// Whether it may have several circuits.
     has_scopes: bool,
 }
 

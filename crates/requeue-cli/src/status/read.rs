@@ -26,10 +26,8 @@ const AGE_PERIOD: u32 = 60;
 const MAX_PAGES: u32 = 10;
 /// An outage may fill the log, and its lines come the oldest first: the last ones are read alone then.
 const SHORT: Duration = Duration::from_secs(60);
-/// Functions of one queue.
 const MAX_FUNCTIONS: usize = 10;
 
-/// Reads the facts.
 pub(super) struct Reader {
     sqs: Sqs,
     /// `None` at an SQS without AWS's other services.
@@ -95,7 +93,6 @@ impl Reader {
         self.status.unknown.push(unknown);
     }
 
-    /// The fact, or the reason for which it is unknown.
     fn known<T>(&mut self, what: &str, fact: Known<T>) -> Option<T> {
         fact.inspect_err(|unread| {
             let (found, remedy) = unknown(unread);
@@ -218,7 +215,6 @@ impl Reader {
         Some(counts)
     }
 
-    /// The lines of the log, and how far back they go.
     async fn log(&mut self, group: &str) -> (Option<LogFacts>, Duration) {
         let mut since = self.status.since;
         for last in [since, SHORT] {

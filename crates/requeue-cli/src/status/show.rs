@@ -11,9 +11,7 @@ use crate::observe::epoch_millis;
 use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, clock_time, counted, moment, span, thousands};
 
-/// Groups of failures in the tables.
 const SHOWN: usize = 5;
-/// Groups in JSON.
 const IN_JSON: usize = 100;
 
 fn time(millis: u64) -> SystemTime {
@@ -170,7 +168,6 @@ impl FunctionStatus {
         }
     }
 
-    /// The last failures, if the log tells of some.
     fn failures(&self) -> Option<String> {
         let failures = self.log.as_ref()?.failures();
         if failures.is_empty() {

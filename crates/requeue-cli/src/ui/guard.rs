@@ -16,7 +16,6 @@ pub(super) struct Guard {
     token: String,
 }
 
-/// An accepted request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// The browser has the cookie.

@@ -30,7 +30,6 @@ struct Jobs {
     earlier: VecDeque<Job>,
     /// Whether a running job has a line on the terminal.
     has_line: bool,
-    /// Whether no further job begins.
     is_closed: bool,
 }
 
@@ -87,7 +86,6 @@ impl JobPlace {
         Ok(server::json(&state))
     }
 
-    /// The latest job for the page.
     pub(super) fn json(&self) -> Value {
         json!(self.0.lock().latest.as_ref().map(Job::json))
     }

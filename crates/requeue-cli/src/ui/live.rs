@@ -30,7 +30,6 @@ pub(crate) struct LiveState {
     pub(crate) delayed: Option<u64>,
     pub(crate) dead: Option<u64>,
     pub(crate) rate: Option<u64>,
-    /// The counts of a worker since its start.
     pub(crate) counts: Option<LiveCounts>,
     /// `None` if the pauses and circuits are inside a function, whose log tells of them.
     pub(crate) pauses: Option<Vec<LivePause>>,

@@ -35,7 +35,6 @@ pub(super) const MAX_BODY: usize = 256 * 1024;
 const BOUNDS: Bounds = Bounds { body: MAX_BODY, bodies: 64 * MAX_BODY, connections: 64 };
 /// How long open pages are served after the end of the command's work, so that they see its result.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers of every response. The charts are images from `blob:` URLs.
@@ -215,7 +214,6 @@ const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The path of each file, its type and its text.
 macro_rules! files {
     ($($path:literal: $kind:ident $name:literal),+ $(,)?) => {
         [$(($path, $kind, include_str!(concat!("assets/", $name)))),+]

@@ -14,12 +14,10 @@ use crate::dlq::list::{DeadLetterGroups, GroupKey};
 use crate::dlq::scan::Unseen;
 use crate::table::moment;
 
-/// Characters of a body that the page shows.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 const PER_RESPONSE: usize = 100;
 /// Tenants with groups of their own. The others share one, so that the page stays readable.
 const MAX_TENANTS: usize = 200;
-/// The tenant of the others.
 const OTHER_TENANTS: &str = "…";
 
 pub(super) struct Snapshot {
@@ -28,12 +26,9 @@ pub(super) struct Snapshot {
     pub(super) letters: Vec<Letter>,
     groups: Vec<Group>,
     by_tenant: BTreeMap<Option<String>, DeadLetterGroups>,
-    /// The group of each message.
     group_of: Vec<usize>,
     pub(super) is_complete: bool,
-    /// Whether somebody stopped the look.
     pub(super) is_stopped: bool,
-    /// Whether all messages are visible again.
     pub(super) is_released: bool,
     pub(super) not_reached: Unseen,
 }
@@ -163,7 +158,6 @@ impl Snapshot {
     }
 }
 
-/// The known facts of a message.
 pub(super) fn message(letter: &Letter) -> Value {
     let dead = letter.read();
     let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str());

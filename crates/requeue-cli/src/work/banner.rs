@@ -13,7 +13,6 @@ use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
 use crate::table::{counted, thousands};
 use crate::{environment, output};
 
-/// The longest wait for the table at the start.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Tells the settings in lines on a terminal, or else in a line of the log.

@@ -9,10 +9,8 @@ use tokio::time::{sleep, timeout};
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Without a response after this time, the last one is too old, and the worker asks again.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an ending worker waits for the depth.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The depth; `None` if SQS has not told it.
 #[derive(Default)]
 pub(super) struct Depth(Mutex<Option<Known>>);
 
@@ -43,7 +41,6 @@ impl Depth {
         }
     }
 
-    /// Asks once, at the end of a worker.
     pub(super) async fn ask_at_end(&self, source: &impl Source, queue: &QueueArn, done: u64) {
         let asked = timeout(LAST, source.describe(queue)).await;
         self.set(asked.ok().and_then(Result::ok), 0, done);

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::line::seconds;
 use crate::table::{counted, messages};
 
-/// The messages that a worker has received and not yet settled.
 #[derive(Clone, Copy)]
 pub(super) struct InHand {
     /// Those whose handler runs.

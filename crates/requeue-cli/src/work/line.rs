@@ -161,7 +161,6 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Notes the count now, and returns its growth in a second.
     pub(super) fn note(&mut self, count: u64) -> Option<u64> {
         let (growth, time) = self.0.note(count)?;
         Some(growth.saturating_mul(1_000).div_ceil(millis(time)))
@@ -173,7 +172,6 @@ pub(super) fn seconds(time: Duration) -> String {
     duration(Duration::from_secs(millis(time).div_ceil(1_000).max(1)))
 }
 
-/// Most pauses and circuits on the page.
 const MAX_PAUSES: usize = 50;
 
 /// What becomes of the messages that were dead-lettered, if SQS has to move them.

@@ -106,7 +106,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The variables of this process, with the values of the options that are given.
     fn variables(&self) -> Variables {
         let mut variables = self.replaced.variables();
         if let Some(function) = &self.target_function {
@@ -139,7 +138,6 @@ impl QueueArgument {
     }
 }
 
-/// What a second signal leaves.
 const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after their visibility \
                                timeout, also those that are done and not yet deleted";
 
@@ -233,12 +231,10 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     })
 }
 
-/// The step of a question about the queue.
 const ASKING: &str = "a response of SQS about the queue";
 
 struct Started {
     worker: Worker<Target, ObservedQueue<SqsQueue>>,
-    /// For questions about the queue.
     sqs: ObservedQueue<SqsQueue>,
     queue: QueueArn,
     target: String,

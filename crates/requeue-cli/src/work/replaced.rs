@@ -24,7 +24,6 @@ pub(super) struct SettingArguments {
 }
 
 impl SettingArguments {
-    /// The variables of this process, with the values of the options that are given.
     pub(super) fn variables(&self) -> Variables {
         let mut variables = Variables::from_env();
         if let Some(mode) = &self.dead_letter {

@@ -16,7 +16,6 @@ use crate::{Error, bail};
 
 pub(super) struct Target {
     handler: TargetHandler,
-    /// The URL or the function.
     name: String,
 }
 

@@ -161,7 +161,6 @@ pub(super) struct TroubleLog {
     target: RareLines,
     credentials: RareLines,
     silence: RareLines,
-    /// When SQS was silent last.
     silent: Option<Instant>,
 }
 
@@ -190,7 +189,6 @@ impl TroubleLog {
         }
     }
 
-    /// Notes whether SQS responds, and what credentials need that it refuses.
     pub(super) fn note_sqs(&mut self, sqs: &Sqs) {
         let code = sqs.trouble().map(|trouble| trouble.code).unwrap_or_default();
         if let Some(remedy) = remedy_of_credentials(&code) {

@@ -76,7 +76,6 @@ impl View {
         work.await
     }
 
-    /// Shows the worker until it ends.
     pub(super) async fn show(&self, started: &Started, stop: &Stop) {
         let asking = async {
             if self.shows_depth() {
@@ -170,7 +169,6 @@ impl View {
         }
     }
 
-    /// Writes the lines of the messages that were settled last.
     pub(super) fn show_last_messages(&self, mode: Mode) {
         let _ = self.show_messages(mode).now_or_never();
     }
@@ -221,7 +219,6 @@ impl View {
         terminal::draw(&lines.join("\n"));
     }
 
-    /// Why messages were dead-lettered and retried since the start.
     pub(super) fn causes(&self, mode: Mode) -> impl Iterator<Item = String> {
         let Causes { dead_lettered, retried, left } = self.observer.causes();
         let dead_lettered_as = if mode == Mode::Report { "failed" } else { "dead-lettered" };
@@ -288,7 +285,6 @@ impl View {
         all.map(|line| printable::line(&line).into_owned()).collect()
     }
 
-    /// Why SQS gives or takes no messages at the end.
     pub(super) fn last_troubles(&self, queue: &str) -> Vec<String> {
         let sqs = self.observer.sqs();
         let receiving = sqs.trouble().map(|failing| {

@@ -103,7 +103,6 @@ async fn body(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Re
     of_letter(&screen, look, at, |letter| server::json(&snapshot::body(letter)))
 }
 
-/// The whole body as first delivered.
 async fn download(State(screen): Shared, Path((look, at)): Path<(u64, usize)>) -> Responded {
     of_letter(&screen, look, at, |letter| {
         let body = letter.read().payload().to_owned();
@@ -154,7 +153,6 @@ async fn plan(State(screen): Shared, Path(selection): Path<u64>, body: Bytes) ->
     planning.await.map_err(|error| FailedRequest::new(StatusCode::INTERNAL_SERVER_ERROR, &error))?
 }
 
-/// Redrives as planned.
 async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded {
     let (snapshot, messages) = screen.selected(selection)?;
     let planned = screen.state.lock().selection.as_ref().and_then(|of| of.planned);

@@ -31,9 +31,7 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// The memory of a message besides its body, attributes and receipt handle.
 const PER_MESSAGE: usize = 1_024;
 
-/// The first step of a job.
 const ASKING: &str = "asking SQS for the queue";
-/// The setting that names the tenant of a message.
 const SCOPE: &str = "REQUEUE_SCOPE";
 
 pub(crate) struct DeadLetterScreen {
@@ -278,9 +276,7 @@ fn ids(snapshot: &Snapshot, messages: &[usize]) -> HashSet<String> {
 
 /// Messages that a result lists one by one. The server keeps several results in memory.
 const MAX_LISTED: usize = 500;
-/// Reasons that a result counts.
 const MAX_REASONS: usize = 10;
-/// The reason of a message that the job did not receive.
 const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's response with it was \
                             lost, or it is no longer in the queue; look again after its \
                             visibility timeout";
