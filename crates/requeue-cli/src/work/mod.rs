@@ -6,19 +6,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, maybe_done};
-use requeue::queue::{QueueArn, SqsQueue};
+use requeue::queue::{MAX_BATCH_ENTRIES, QueueArn, SqsQueue};
 use requeue::{
-    DeadLetterMode, Mode, Observers, Progress, Until, Variables, WithoutDeadLetterQueue, Worker,
-    WorkerSettings,
+    BoxHandler, DeadLetterMode, DynBulk, Handler as _, Mode, Observers, Progress, Until, Variables,
+    WithoutDeadLetterQueue, Worker, WorkerSettings, bulk,
 };
-use requeue_lambda::{Config, FunctionName};
+use requeue_lambda::{Config, FunctionName, HttpTarget, TargetUrl};
+use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
-use crate::observe::ObservedQueue;
+use crate::observe::{Observed, ObservedQueue};
 use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
@@ -31,12 +33,10 @@ mod depth;
 mod ending;
 mod line;
 mod replaced;
-mod target;
 mod trouble;
 mod view;
 
 use replaced::SettingArguments;
-use target::{Target, wait_for};
 use view::View;
 
 #[derive(clap::Args)]
@@ -196,19 +196,25 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {
         view.waiting(&format!("the target {target}"), wait_for(target, limit)).await?;
     }
-    let handler = match url {
+    let (is_function, observer) = (url.is_none(), view.observer.clone());
+    let (handler, target) = match url {
         Some(url) => {
-            let mut http = config.http.clone();
-            http.timeout = own.limits.timeout;
-            Target::url(url, http, view.observer.clone())?
+            let (name, http) = (url.to_string(), config.http.clone().timeout(own.limits.timeout));
+            (BoxHandler::new(Observed::new(HttpTarget::new(url, http)?, observer)), name)
         }
-        None => Target::function(&mut config, view.observer.clone()).await?,
+        // Its time limit becomes the function's own.
+        None => {
+            let target = config.target_function().await?;
+            let name = config.function.as_ref().map(ToString::to_string).unwrap_or_default();
+            (BoxHandler::new(bulk(Observed::new(target, observer))), name)
+        }
     };
-    let (target, is_function) = (handler.to_string(), handler.is_function());
     let own = config.settings.of_queue(found.arn.name());
     config.settings.observers = Observers::only(view.observer.clone());
     view.observer.downstream().limit_pauses(own.policy.max_pause);
-    let concurrency = own.limits.concurrency.saturating_mul(handler.messages_per_call());
+    // Those of a call are of one receive.
+    let per_call = handler.as_bulk().map_or(1, DynBulk::messages_per_call).min(MAX_BATCH_ENTRIES);
+    let concurrency = own.limits.concurrency.saturating_mul(per_call);
     let concurrency = u64::try_from(concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
     let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
@@ -231,10 +237,31 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     })
 }
 
+const PAUSE: Duration = Duration::from_millis(200);
+
+async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
+    const TRY: Duration = Duration::from_secs(2);
+    let host = target.host().trim_matches(['[', ']']);
+    let end = Instant::now() + limit;
+    loop {
+        if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
+            return Ok(());
+        }
+        if Instant::now() + PAUSE > end {
+            bail!(
+                "the target {target} accepted no connection within {} s; start it, or correct \
+                 its URL",
+                limit.as_secs()
+            );
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 const ASKING: &str = "a response of SQS about the queue";
 
 struct Started {
-    worker: Worker<Target, ObservedQueue<SqsQueue>>,
+    worker: Worker<BoxHandler, ObservedQueue<SqsQueue>>,
     sqs: ObservedQueue<SqsQueue>,
     queue: QueueArn,
     target: String,
