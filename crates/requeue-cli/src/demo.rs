@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 use requeue::embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent,
-    respond,
+    BatchProcessor, Clock, DeadLetter, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings,
+    SqsEvent, respond,
 };
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
 use serde::Serialize;
@@ -130,11 +130,12 @@ impl Demo {
         let mut sent = Vec::new();
         for number in 1..=arguments.messages {
             let (kind, times) = pick(sampler.sample());
-            let times = if times == 0 { String::new() } else { format!(r#","times":{times}"#) };
-            let body =
-                format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
-            let message =
-                client.send_message().queue_url(queue.url()).message_body(body).send().await?;
+            let mut body = json!({ "orderId": format!("A-{number:05}"), "answer": kind });
+            if times > 0 {
+                body["times"] = times.into();
+            }
+            let send = client.send_message().queue_url(queue.url()).message_body(body.to_string());
+            let message = send.send().await?;
             sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
         }
         Ok(Self { sqs, queue, dead_letters, endpoint, started, sent, progress })
@@ -178,8 +179,7 @@ impl Demo {
             .count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
-        let responses =
-            ResponseKind::ALL.map(|(kind, _, shown)| self.responses(kind, shown, &dead));
+        let responses = ResponseKind::ALL.map(|(kind, shown)| self.responses(kind, shown, &dead));
         if arguments.json {
             output::json(&json!({
                 "sent": self.sent.len(),
@@ -295,7 +295,6 @@ fn pick(sample: f64) -> (ResponseKind, u32) {
 
 /// The id of the first delivery and the reason, from the body of a dead letter.
 fn dead_letter_reason(body: &str) -> Option<(String, String)> {
-    let body: serde_json::Value = serde_json::from_str(body).ok()?;
-    let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;
-    Some((body["originalMessageId"].as_str()?.to_owned(), reason.to_owned()))
+    let dead = DeadLetter::read(body);
+    Some((dead.original_message_id()?.to_owned(), dead.reason()?.to_owned()))
 }

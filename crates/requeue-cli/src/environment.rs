@@ -34,12 +34,8 @@ pub(crate) fn begin_anew((name, value): (&str, &str), removed: &[&str]) -> io::E
         Ok(program) => program,
         Err(error) => return error,
     };
-    let mut arguments = arguments();
     let mut anew = Command::new(program);
-    if let Some(shown) = arguments.next() {
-        anew.arg0(shown);
-    }
-    anew.args(arguments).env(name, value);
+    anew.args(arguments().skip(1)).env(name, value);
     for name in removed {
         anew.env_remove(name);
     }

@@ -10,7 +10,7 @@ use super::Arguments;
 use super::calls::{Calls, rate};
 use crate::Error;
 use crate::schedule::panel::{
-    Area, GRID, INK, LIMIT, Point, Ticked, Unit, dashed, draw_title, label, style, with_dark_mode,
+    Area, GRID, INK, LIMIT, Point, Unit, dashed, draw_title, label, style, with_dark_mode,
 };
 use crate::simulated::Comparison;
 use crate::table::duration;
@@ -69,9 +69,11 @@ fn draw_run(
         .margin_right(20)
         .x_label_area_size(42)
         .y_label_area_size(70)
-        .build_cartesian_2d(Ticked::to(seconds / unit.secs, 0.1), Ticked::to(height, 1.0))?;
+        .build_cartesian_2d(0.0..seconds / unit.secs, 0.0..height)?;
     chart
         .configure_mesh()
+        .x_labels(7)
+        .y_labels(6)
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(INK)

@@ -1,13 +1,10 @@
 //! One panel of the chart: times by retry, with axes and limits. Knows nothing of policies.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::combinators::{LogCoord, WithKeyPoints};
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, KeyPointWeight, Ranged};
-use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -78,49 +75,6 @@ impl Unit {
             432_001.. => Self { name: "days", secs: 86_400.0 },
         }
     }
-}
-
-/// From 0 to an end, with marks at round numbers: plotters' own do not know minutes.
-pub(crate) struct Ticked {
-    scale: RangedCoordf64,
-    ticks: Vec<f64>,
-}
-
-impl Ticked {
-    pub(crate) fn to(end: f64, finest: f64) -> Self {
-        Self { scale: (0.0..end).into(), ticks: ticks(end, finest) }
-    }
-}
-
-impl Ranged for Ticked {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.scale.map(value, limit)
-    }
-
-    fn key_points<H: KeyPointHint>(&self, hint: H) -> Vec<f64> {
-        match hint.weight() {
-            KeyPointWeight::Bold => self.ticks.clone(),
-            KeyPointWeight::Any => Vec::new(),
-        }
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.scale.range()
-    }
-}
-
-/// Round numbers from 0 to the end, six at most.
-fn ticks(end: f64, finest: f64) -> Vec<f64> {
-    const STEPS: [f64; 20] = [
-        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 100.0, 120.0, 150.0, 200.0,
-        300.0, 500.0, 1_000.0, 2_000.0, 5_000.0,
-    ];
-    let step =
-        STEPS.into_iter().find(|step| *step >= finest && end / step <= 6.5).unwrap_or(end / 6.0);
-    (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= end).collect()
 }
 
 type Logarithmic = WithKeyPoints<LogCoord<f64>>;
