@@ -1,11 +1,13 @@
 //! A handler that tells when its calls begin and end.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use requeue::policy::RateLimit;
-use requeue::{Bulk, BulkHandler, Failure, Handler, Message, Scope};
+use requeue::{Bulk, BulkHandler, Deferral, Failure, FailureClass, Handler, Message, Scope};
 use tokio::time::Instant;
 
 use super::Observer;
-use super::downstream::{is_answer, is_response};
 use super::event::{Event, Ids, Kind, millis};
 
 /// The library's words for a call whose time was over.
@@ -170,6 +172,156 @@ impl Drop for Call {
         } else if !self.has_ended {
             self.observer.downstream().unanswered(NO_RESPONSE);
             self.observer.tell(|| self.ended().reason(Some(NO_RESPONSE)));
+        }
+    }
+}
+
+const MAX_CAUSES: usize = 1_000;
+/// Calls in a row without a response from which on the service is in trouble. Fewer may be one
+/// broken connection.
+const TROUBLE: u32 = 3;
+
+#[derive(Default)]
+pub(crate) struct Downstream {
+    /// The failure that asked for the latest end of a scope's pause, and the last one that may open
+    /// its circuit.
+    causes: HashMap<(Scope, &'static str), Cause>,
+    max_pause: Duration,
+    trouble: Option<DownstreamTrouble>,
+}
+
+struct Cause {
+    text: String,
+    /// The end of the pause that it asked for.
+    until: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DownstreamTrouble {
+    /// That of the last call.
+    pub(crate) cause: String,
+    /// The calls in a row without a response.
+    pub(crate) calls: u32,
+    /// Whether earlier ones had another cause.
+    pub(crate) has_other_causes: bool,
+    pub(crate) since: Instant,
+}
+
+impl Downstream {
+    /// No pause is longer; without a length there is none.
+    pub(crate) fn limit_pauses(&mut self, max_pause: Option<Duration>) {
+        self.max_pause = max_pause.unwrap_or_default();
+    }
+
+    /// Notes the end of a call. `is_response` tells whether the service responded.
+    pub(super) fn note(
+        &mut self,
+        scope: Scope,
+        ended: Result<(), &Failure>,
+        is_response: fn(&Failure) -> bool,
+    ) {
+        let Err(failure) = ended else {
+            self.trouble = None;
+            return;
+        };
+        if let Some(why) = deferral_of(failure) {
+            let key = (scope, why.as_str());
+            // The causes matter only while their scopes are held, so old ones may go.
+            if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&key) {
+                self.causes.clear();
+            }
+            let is_pause = why == Deferral::Paused;
+            let pause = failure.delay().filter(|_| is_pause).unwrap_or_default();
+            let until = Instant::now() + pause.min(self.max_pause);
+            if self.causes.get(&key).is_none_or(|before| before.until <= until) {
+                self.causes.insert(key, Cause { text: cause(failure), until });
+            }
+        }
+        if is_response(failure) {
+            self.trouble = None;
+        } else {
+            self.unanswered(failure.detail());
+        }
+    }
+
+    pub(super) fn unanswered(&mut self, cause: &str) {
+        let trouble = self.trouble.get_or_insert_with(|| DownstreamTrouble {
+            cause: cause.to_owned(),
+            calls: 0,
+            has_other_causes: false,
+            since: Instant::now(),
+        });
+        trouble.calls = trouble.calls.saturating_add(1);
+        if trouble.cause != cause {
+            trouble.has_other_causes = true;
+            cause.clone_into(&mut trouble.cause);
+        }
+    }
+
+    pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
+        self.causes.get(&(scope, why.as_str())).map(|cause| cause.text.as_str())
+    }
+
+    pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
+        self.trouble.clone().filter(|trouble| trouble.calls >= TROUBLE)
+    }
+}
+
+/// Why messages are deferred after the failure: the pause to which the failure may lead. A rate limit or a quota without a delay leads to none.
+fn deferral_of(failure: &Failure) -> Option<Deferral> {
+    match failure.class() {
+        _ if failure.is_postponed() => None,
+        _ if failure.is_call_refused() => failure.delay().map(|_| Deferral::Paused),
+        FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Deferral::Paused),
+        FailureClass::Temporary => Some(Deferral::CircuitOpen),
+        FailureClass::NonRetryable => None,
+    }
+}
+
+/// `status 429, delay 60 s`
+fn cause(failure: &Failure) -> String {
+    let reason = failure.detail();
+    match failure.delay() {
+        Some(delay) if is_response(failure) => {
+            format!("{reason}, delay {} s", delay.as_secs_f64().ceil())
+        }
+        _ => reason.to_owned(),
+    }
+}
+
+/// Whether the failure was concluded from a response. The reason of each of those begins with the
+/// status.
+pub(super) fn is_response(failure: &Failure) -> bool {
+    failure.detail().starts_with("status ")
+}
+
+/// Whether a function answered. It fails in words of its own.
+pub(super) fn is_answer(failure: &Failure) -> bool {
+    !failure.is_call_refused() && !failure.is_in_doubt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cause_of_a_pause_is_the_failure_that_asked_for_its_end() {
+        let mut downstream = Downstream::default();
+        downstream.limit_pauses(Some(Duration::from_secs(60)));
+        for (after, delay, cause) in [
+            (0, 400, "status 429, delay 400 s"),
+            (1, 3, "status 429, delay 400 s"),
+            (58, 3, "status 429, delay 3 s"),
+            (1, 9, "status 429, delay 9 s"),
+        ] {
+            tokio::time::advance(Duration::from_secs(after)).await;
+            let failure = Failure::rate_limit("status 429").retry_after(Duration::from_secs(delay));
+            downstream.note(Scope::default(), Err(&failure), is_response);
+            assert_eq!(
+                downstream.cause(Scope::default(), Deferral::Paused),
+                Some(cause),
+                "{delay}"
+            );
         }
     }
 }

@@ -11,16 +11,14 @@ use parking_lot::{Mutex, MutexGuard};
 use requeue::{Clock, DeadLetter};
 use tokio::sync::watch;
 
-mod downstream;
 mod event;
 mod handler;
 mod log;
 mod queue;
 mod sqs;
 
-pub(crate) use downstream::{Downstream, DownstreamTrouble};
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
-pub(crate) use handler::Observed;
+pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
 pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};

@@ -30,13 +30,11 @@ use crate::{Error, bail, output};
 
 mod poller;
 mod served;
-mod show;
 mod target;
 
 use poller::{MappedFunction, Poller};
-pub(crate) use served::{ServedQueue, dead_letters_of};
+pub(crate) use served::{ServedQueue, beside, dead_letters_of, variables};
 use served::{ServedSqs, Watched};
-pub(crate) use show::{beside, variables};
 use target::TargetProcessor;
 
 /// The largest body that the endpoint accepts: that of a message.

@@ -2,12 +2,16 @@
 //! Requeue in front of it, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_all;
 use parking_lot::Mutex;
-use requeue::embedded::{Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, SqsError};
+use requeue::DeadLetter;
+use requeue::embedded::{
+    Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageView, SqsError,
+};
 use requeue::queue::QueueArn;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,12 +19,12 @@ use tokio::time::Instant;
 
 use super::Arguments;
 use super::served::{ServedQueue, ServedSqs, acknowledged, arrived, delay, received};
-use super::show::{self, FinishedBatch};
 use super::target::TargetProcessor;
 use crate::Error;
-use crate::local_function::{LatestStart, LineOutput, LocalFunction, trace};
-use crate::observe::{Events, Ids};
+use crate::local_function::{LatestStart, LineOutput, LocalFunction, one_line, trace};
+use crate::observe::{Events, Ids, short_id};
 use crate::stop::Stop;
+use crate::table::counted;
 
 const POLL: Duration = Duration::from_secs(20);
 
@@ -201,11 +205,118 @@ fn follow_arrivals(
             arrived(events, message, is_dead);
         }
         if is_dead {
-            show::dead_letter(message, (queues.len() > 1).then(|| served.queue.name()));
+            dead_letter(message, (queues.len() > 1).then(|| served.queue.name()));
         } else if let Some(trace) = message.system_attributes.get("AWSTraceHeader")
             && let Some(sent) = sent.lock().get_mut(trace)
         {
             sent.push(delay(message).unwrap_or_default().as_secs());
         }
     });
+}
+
+/// Requeue's reasons have at most 256 characters, but a body may have a longer one.
+const MAX_REASON: usize = 400;
+
+pub(super) struct FinishedBatch<'a> {
+    pub(super) number: u64,
+    /// `None` if there is only one.
+    pub(super) queue: Option<&'a str>,
+    pub(super) messages: usize,
+    /// Messages that SQS keeps, by the response or because of a function error.
+    pub(super) kept: usize,
+    /// The delays of the messages that the function sent to its queue, in seconds.
+    pub(super) sent: Vec<u64>,
+    pub(super) took: Duration,
+    /// `None` if a response came.
+    pub(super) error: Option<&'a str>,
+}
+
+impl fmt::Display for FinishedBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, messages, kept, took, .. } = self;
+        let queue = self.queue.map(|queue| format!("{queue} ")).unwrap_or_default();
+        write!(f, "#{number} {queue}{}: ", counted(*messages, "message"))?;
+        if let Some(error) = self.error {
+            write!(f, "all kept, {error}, ")?;
+        } else {
+            let deleted = messages - kept;
+            if deleted > 0 {
+                write!(f, "{deleted} deleted, ")?;
+            }
+            if *kept > 0 {
+                write!(f, "{kept} kept, ")?;
+            }
+        }
+        if !self.sent.is_empty() {
+            let copies = counted(self.sent.len(), "copy");
+            write!(f, "{copies} in {} s, ", delays(&self.sent))?;
+        }
+        write!(f, "{} ms", took.as_millis())
+    }
+}
+
+/// `2, 6, 18`; of more than three different ones the least and the greatest: `2 to 60`.
+fn delays(delays: &[u64]) -> String {
+    let mut delays = delays.to_vec();
+    delays.sort_unstable();
+    delays.dedup();
+    match delays.as_slice() {
+        [first, _, _, .., last] if delays.len() > 3 => format!("{first} to {last}"),
+        few => few.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The id of the first delivery and the reason, and the queue if there are several.
+pub(super) fn dead_letter(message: &MessageView, queue: Option<&str>) {
+    let dead = DeadLetter::read(&message.body);
+    let why = match (dead.reason(), dead.detail()) {
+        (Some(reason), Some(detail)) if detail != reason => format!("{reason} ({detail})"),
+        (Some(reason), _) => reason.to_owned(),
+        (None, _) => format!("after {}", counted(message.receive_count, "receive")),
+    };
+    let id = short_id(dead.original_message_id().unwrap_or(&message.id));
+    let queue = queue.map(|queue| format!("{queue} ")).unwrap_or_default();
+    LineOutput::Stdout.line(one_line(&format!("dead letter {queue}{id}: {why}"), MAX_REASON));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_one_line() {
+        let whole = || FinishedBatch {
+            number: 12,
+            queue: None,
+            messages: 10,
+            kept: 0,
+            sent: Vec::new(),
+            took: Duration::from_millis(142),
+            error: None,
+        };
+        for (batch, said) in [
+            (whole(), "#12 10 messages: 10 deleted, 142 ms"),
+            (FinishedBatch { messages: 1, ..whole() }, "#12 1 message: 1 deleted, 142 ms"),
+            (
+                FinishedBatch { queue: Some("refunds"), ..whole() },
+                "#12 refunds 10 messages: 10 deleted, 142 ms",
+            ),
+            (FinishedBatch { messages: 1, kept: 1, ..whole() }, "#12 1 message: 1 kept, 142 ms"),
+            (
+                FinishedBatch { kept: 2, sent: vec![18, 2, 6, 2], ..whole() },
+                "#12 10 messages: 8 deleted, 2 kept, 4 copies in 2, 6, 18 s, 142 ms",
+            ),
+            (
+                FinishedBatch { sent: vec![1, 2, 3, 900], ..whole() },
+                "#12 10 messages: 10 deleted, 4 copies in 1 to 900 s, 142 ms",
+            ),
+            (
+                FinishedBatch { kept: 10, error: Some("function exited (status 1)"), ..whole() },
+                "#12 10 messages: all kept, function exited (status 1), 142 ms",
+            ),
+        ] {
+            assert_eq!(batch.to_string(), said);
+            assert!("00:00:00Z ".len() + said.len() <= 80, "a terminal's usual width: {said}");
+        }
+    }
 }

@@ -1,17 +1,18 @@
 //! The embedded SQS with the queues of the command.
 
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use axum::Router;
 use requeue::Clock;
-use requeue::embedded::{EmbeddedSqs, MessageState, MessageView, Server};
+use requeue::embedded::{DEFAULT_REGION, EmbeddedSqs, MessageState, MessageView, Server};
 use requeue::queue::QueueArn;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::interval;
 
-use super::{Arguments, taken, variables};
+use super::{Arguments, taken};
 use crate::dlq::DeadLetters;
 use crate::dlq::sqs::Sqs;
 use crate::observe::{Event, Events, Ids, Kind, of_body};
@@ -213,5 +214,41 @@ pub(super) fn acknowledged(events: &Events, batch: Vec<Ids>, kept: &[&str], erro
     for ids in batch {
         let kind = if kept.contains(&ids.own.as_str()) { Kind::Kept } else { Kind::Deleted };
         events.publish(Event::now(kind, ids).reason(error));
+    }
+}
+
+/// A program on this machine accepts a connection in less.
+const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The line for another terminal in which `requeue`, the AWS CLI and the SDKs are to use the SQS at
+/// this URL. It takes all credentials.
+pub(crate) fn variables(url: &str) -> String {
+    format!(
+        "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \
+         AWS_SECRET_ACCESS_KEY=any"
+    )
+}
+
+/// The end of an error of AWS, if an SQS listens on this port of this machine.
+pub(crate) fn beside(port: u16) -> Option<String> {
+    TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), LOOPBACK_TIMEOUT).ok()?;
+    let variables = variables(&format!("http://127.0.0.1:{port}"));
+    Some(format!("; for the SQS of `requeue serve` on this machine, first\n{variables}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_sqs_on_this_machine_is_named_while_it_listens() {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let hint = beside(port).expect("it listens");
+        let line =
+            format!("export AWS_ENDPOINT_URL_SQS=http://127.0.0.1:{port} AWS_REGION=us-east-1");
+        assert!(hint.contains(&format!("\n{line} ")), "{hint}");
+        drop(listener);
+        assert_eq!(beside(port), None);
     }
 }

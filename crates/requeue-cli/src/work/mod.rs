@@ -28,15 +28,13 @@ use crate::terminal;
 use crate::ui::{BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, bail, invoke};
 
-mod banner;
-mod depth;
+mod settings;
 mod ending;
 mod line;
-mod replaced;
 mod trouble;
 mod view;
 
-use replaced::SettingArguments;
+use settings::SettingArguments;
 use view::View;
 
 #[derive(clap::Args)]
@@ -189,7 +187,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(ASKING, find).await?;
     let own = config.settings.of_queue(found.arn.name());
-    let lacks = [banner::lacks_room(&own), banner::lacks_table(&own).await];
+    let lacks = [settings::lacks_room(&own), settings::lacks_table(&own).await];
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }
@@ -223,7 +221,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let start =
         Box::pin(Worker::start(handler, observed(queue), &found.arn, config.settings, settings));
     let worker = view.waiting(ASKING, start).await.map_err(|error| found.not_started(error))?;
-    banner::tell(view, &found.arn, (&target, is_function), arguments.receivers, &own);
+    settings::tell(view, &found.arn, (&target, is_function), arguments.receivers, &own);
     Ok(Started {
         worker,
         sqs,

@@ -10,9 +10,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
 use super::Started;
-use super::depth::Depth;
+
 use super::ending::{Ending, InHand};
-use super::line::{Figures, Rate, on_page, seconds};
+use super::line::{Depth, Figures, Rate, on_page, seconds};
 use super::trouble;
 use super::trouble::TroubleLog;
 use crate::observe::{
