@@ -109,7 +109,8 @@ const RESERVED: &str = "\
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
     let name = package_name(directory)?;
-    let dependency = Dependency::find(arguments.requeue.as_deref())?;
+    let checkout = checkout(arguments.requeue.as_deref())?;
+    let checkout = checkout.as_deref();
     match fs::create_dir(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let shown = directory.display();
@@ -124,11 +125,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         (name, name.replace('-', "_"), directory.clone())
     };
     let files = if let Some(language) = arguments.kind.language() {
-        function(language, &dependency)
+        function(language, checkout)
     } else if arguments.kind.http {
-        rust(&HTTP, "requeue-lambda", name, &krate, &dependency)
+        rust(&HTTP, "requeue-lambda", name, &krate, checkout)
     } else {
-        rust(&OWN_HANDLER, EXAMPLE, name, &krate, &dependency)
+        rust(&OWN_HANDLER, EXAMPLE, name, &krate, checkout)
     };
     for (path, text) in &files {
         write(&root.join(path), text)?;
@@ -142,11 +143,11 @@ fn rust(
     example: &str,
     name: &str,
     krate: &str,
-    dependency: &Dependency,
+    checkout: Option<&Path>,
 ) -> Vec<(String, String)> {
     let named = files.iter().chain([&GITIGNORE]).map(|(path, text)| {
         let text = match *path {
-            "Cargo.toml" => manifest(text, example, name, dependency),
+            "Cargo.toml" => manifest(text, example, name, checkout),
             "template.yaml" => text.replace(&binary(example), &binary(name)),
             _ => text.replace("own_handler", krate),
         };
@@ -155,7 +156,7 @@ fn rust(
     named.collect()
 }
 
-fn function(language: &Language, dependency: &Dependency) -> Vec<(String, String)> {
+fn function(language: &Language, checkout: Option<&Path>) -> Vec<(String, String)> {
     let own = language.files.iter().chain(&AROUND).map(|(path, text)| {
         let text = match *path {
             "template.yaml" => text.replace("    # Properties", language.properties),
@@ -168,7 +169,7 @@ fn function(language: &Language, dependency: &Dependency) -> Vec<(String, String
     });
     let (ignore, ignored) = GITIGNORE;
     let ignored = format!("{ignored}{}", language.ignored);
-    let ready = rust(&HTTP, "requeue-lambda", RETRIES, RETRIES, dependency);
+    let ready = rust(&HTTP, "requeue-lambda", RETRIES, RETRIES, checkout);
     let ready = ready.into_iter().filter(|(path, _)| path != ignore && path != "event.json");
     own.chain([(ignore.to_owned(), ignored)])
         .chain(ready.map(|(path, text)| (format!("{READY_LAMBDA}/{path}"), text)))
@@ -215,36 +216,21 @@ fn package_name(directory: &Path) -> Result<&str, Error> {
     Err(format!("{} cannot be the name of a package: {rule}", directory.display()).into())
 }
 
-enum Dependency {
-    Checkout(PathBuf),
-    Published,
-}
-
-impl Dependency {
-    fn find(given: Option<&Path>) -> Result<Self, Error> {
-        let Some(path) = given else {
-            let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
-            let checkout = built_in.filter(|path| is_checkout(path));
-            return Ok(checkout.map_or(Self::Published, |path| Self::Checkout(path.to_owned())));
-        };
-        if !is_checkout(path) {
-            let shown = path.display();
-            bail!(
-                "{shown} is not a checkout of Requeue; name the directory that has its Cargo.toml \
-                 and crates/requeue-lambda"
-            );
-        }
-        // The project is in another directory, so the path has to be absolute.
-        let path = fs::canonicalize(path)?;
-        if path.to_str().is_none_or(|path| path.contains(char::is_control)) {
-            bail!(
-                "{} cannot be written into a Cargo.toml, where a path is UTF-8 without control \
-                 characters; rename the directory",
-                path.display()
-            );
-        }
-        Ok(Self::Checkout(path))
+/// The checkout of Requeue to depend on, if it is not the published version.
+fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Error> {
+    let Some(path) = given else {
+        let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+        return Ok(built_in.filter(|path| is_checkout(path)).map(Path::to_owned));
+    };
+    if !is_checkout(path) {
+        bail!(
+            "{} is not a checkout of Requeue; name the directory that has its Cargo.toml and \
+             crates/requeue-lambda",
+            path.display()
+        );
     }
+    // The project is in another directory, so the path has to be absolute.
+    Ok(Some(fs::canonicalize(path)?))
 }
 
 fn is_checkout(path: &Path) -> bool {
@@ -252,19 +238,15 @@ fn is_checkout(path: &Path) -> bool {
 }
 
 /// `Cargo.toml` with the new name, and with paths or versions that work outside the repository.
-fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> String {
+fn manifest(text: &str, example: &str, name: &str, checkout: Option<&Path>) -> String {
     let text = text.replace(&format!("name = \"{example}\""), &format!("name = \"{name}\""));
-    match dependency {
-        Dependency::Checkout(root) => {
-            let root = root.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
-            text.replace("../..", &root)
-        }
-        Dependency::Published => {
-            let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
-            text.replace("path = \"../../crates/requeue-lambda\"", &version)
-                .replace("path = \"../..\"", &version)
-        }
-    }
+    let Some(root) = checkout else {
+        let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+        return text
+            .replace("path = \"../../crates/requeue-lambda\"", &version)
+            .replace("path = \"../..\"", &version);
+    };
+    text.replace("../..", &root.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn binary(name: &str) -> String {

@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -33,22 +32,25 @@ pub(crate) const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
 #[derive(Clone)]
 pub(crate) struct Stop {
     number: watch::Receiver<Option<u8>>,
-    /// Whether the process ends at the first signal, since there is nothing to clean up.
-    ends_at_first: Arc<AtomicBool>,
-    left_behind: Arc<Mutex<LeftBehind>>,
+    end: Arc<Mutex<End>>,
 }
 
-struct LeftBehind {
+/// What an end at once leaves.
+struct End {
+    /// Whether the process ends at the first signal, since there is nothing to clean up.
+    is_at_first: bool,
     text: Cow<'static, str>,
     visibility: Option<Duration>,
 }
 
-impl LeftBehind {
-    fn messages() -> Arc<Mutex<Self>> {
-        Arc::new(Mutex::new(Self { text: HOLDS_MESSAGES.into(), visibility: None }))
+impl Default for End {
+    fn default() -> Self {
+        Self { is_at_first: false, text: HOLDS_MESSAGES.into(), visibility: None }
     }
+}
 
-    fn words(&self) -> String {
+impl End {
+    fn leaves(&self) -> String {
         let until = match self.visibility {
             Some(time) => {
                 format!("until {} UTC at the latest", clock_time(Clock::system().now() + time))
@@ -62,7 +64,7 @@ impl LeftBehind {
 impl Stop {
     pub(crate) fn by_hand() -> (watch::Sender<Option<u8>>, Self) {
         let (told, number) = watch::channel(None);
-        (told, Self { number, ends_at_first: Arc::default(), left_behind: LeftBehind::messages() })
+        (told, Self { number, end: Arc::default() })
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
@@ -72,39 +74,35 @@ impl Stop {
 
     /// The first signal ends the process, until [`defer_end`](Self::defer_end).
     pub(crate) fn end_at_once() -> io::Result<Self> {
-        Ok(Self::listen()?.ending_at_first())
+        Self::end_at_once_after(|| {})
     }
 
     pub(crate) fn end_at_once_after(
         before_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        Ok(Self::listen_and(Duration::MAX, before_end)?.ending_at_first())
-    }
-
-    fn ending_at_first(self) -> Self {
-        self.ends_at_first.store(true, Ordering::Relaxed);
-        self
+        let stop = Self::listen_and(Duration::MAX, before_end)?;
+        stop.end.lock().is_at_first = true;
+        Ok(stop)
     }
 
     /// From now on the command cleans up after the first signal.
     pub(crate) fn defer_end(&self) {
-        self.ends_at_first.store(false, Ordering::Relaxed);
+        self.end.lock().is_at_first = false;
     }
 
     /// What a second signal leaves from now on; `{until}` stands for the time.
     pub(crate) fn leaves(&self, text: impl Into<Cow<'static, str>>) {
-        self.left_behind.lock().text = text.into();
+        self.end.lock().text = text.into();
     }
 
     /// What an end at once would leave now, in words.
     pub(crate) fn left_behind(&self) -> String {
-        self.left_behind.lock().words()
+        self.end.lock().leaves()
     }
 
     /// From now on SQS hides the messages in hand for this time.
     pub(crate) fn hides_for(&self, visibility: Duration) {
-        let mut left = self.left_behind.lock();
-        left.visibility = Some(visibility);
+        self.end.lock().visibility = Some(visibility);
     }
 
     /// The second signal, or the end of `limit` after the first, runs `before_end` and ends all.
@@ -121,24 +119,22 @@ impl Stop {
             .collect::<io::Result<Vec<_>>>()?;
         drop(entered);
         let (first, number) = watch::channel(None);
-        let ends_at_first = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&ends_at_first);
-        let left_behind = LeftBehind::messages();
-        let left = Arc::clone(&left_behind);
+        let stop = Self { number, end: Arc::default() };
+        let end = Arc::clone(&stop.end);
         thread::spawn(move || {
             runtime.block_on(async {
                 let number = next(&mut signals).await;
                 first.send_replace(Some(number));
-                let leaves = || left.lock().words();
-                progress::stopping(leaves());
-                let limit = if ends.load(Ordering::Relaxed) { Duration::ZERO } else { limit };
+                progress::stopping(end.lock().leaves());
+                let limit = if end.lock().is_at_first { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                terminal::leave((!ends.load(Ordering::Relaxed)).then(leaves));
+                let End { is_at_first, .. } = *end.lock();
+                terminal::leave((!is_at_first).then(|| end.lock().leaves()));
                 std::process::exit(128 + i32::from(number));
             });
         });
-        Ok(Self { number, ends_at_first, left_behind })
+        Ok(stop)
     }
 
     pub(crate) fn is_told(&self) -> bool {

@@ -6,7 +6,7 @@ use requeue::embedded::InvocationResult;
 use requeue::queue::SqsQueue;
 use requeue::{
     BatchProcessor, DeadLetterMode, DynBulk, Handler, LogLines, Mode, Observers, RecursiveLoop,
-    Report, Settings, SqsEvent, respond,
+    Settings, SqsEvent, respond,
 };
 use requeue_lambda::Config;
 use tokio::time::Instant;
@@ -21,10 +21,7 @@ use crate::{Error, output, terminal};
 #[derive(Clone)]
 pub(super) struct TargetProcessor {
     processor: BatchProcessor<LocalTarget, SqsQueue>,
-    mode: Mode,
     limit: Duration,
-    max_receives: u32,
-    events: Option<Events>,
 }
 
 impl TargetProcessor {
@@ -41,8 +38,8 @@ impl TargetProcessor {
         settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);
         // The embedded SQS has no loop detection.
         settings.recursive_loop = RecursiveLoop::Allow;
-        settings.observers = Observers::only(CircuitEvents(events.clone()));
-        let mode = config.settings.mode;
+        let (mode, max_receives) = (settings.mode, arguments.max_receive_count.into());
+        settings.observers = Observers::only(Shown { events, mode, max_receives });
         warn_of_missing_queues(&config.settings, sqs);
         let most = arguments.environments();
         let target = local_target(function, arguments.timeout, most, &mut config);
@@ -54,13 +51,8 @@ impl TargetProcessor {
             warn_of_few_receives(arguments.max_receive_count.into());
         }
         let queue = SqsQueue::new(&sqs.embedded.client());
-        Ok(Self {
-            processor: BatchProcessor::new(target, queue, config.settings),
-            mode,
-            limit: arguments.invocation_timeout(),
-            max_receives: arguments.max_receive_count.into(),
-            events,
-        })
+        let processor = BatchProcessor::new(target, queue, config.settings);
+        Ok(Self { processor, limit: arguments.invocation_timeout() })
     }
 
     /// One invocation. With the reason if it failed.
@@ -69,26 +61,11 @@ impl TargetProcessor {
         let invoked = async {
             let records = SqsEvent::with_texts(event)?.into_records()?;
             let report = self.processor.process(records, deadline).await;
-            self.show(&report);
             Ok::<_, Error>(serde_json::to_vec(&respond(&report)?)?)
         };
         match invoked.await {
             Ok(response) => (InvocationResult::Response(response), None),
             Err(error) => (InvocationResult::FunctionError, Some(error.to_string())),
-        }
-    }
-
-    /// A line for each message, and its event for the page.
-    fn show(&self, report: &Report) {
-        for outcome in &report.outcomes {
-            let Some(event) = LogLine::of(outcome).event(Some(self.max_receives)) else { continue };
-            if let Some(line) = message_line(&event, self.mode) {
-                // A closed standard output does not stop Requeue.
-                let _ = output::words(&line);
-            }
-            if let Some(events) = &self.events {
-                events.publish(event);
-            }
         }
     }
 }
@@ -130,22 +107,38 @@ fn warn_of_few_receives(receives: u32) {
     }
 }
 
-/// Tells the page of calls and circuits, and the terminal of circuits and trouble.
-struct CircuitEvents(Option<Events>);
+/// A line for each message, and events for the page.
+struct Shown {
+    events: Option<Events>,
+    mode: Mode,
+    max_receives: u32,
+}
 
-impl requeue::Observer for CircuitEvents {
+impl requeue::Observer for Shown {
     fn observe(&self, event: &requeue::Event<'_>) {
+        use requeue::Event as Heard;
         LogLines.observe(event);
-        let Some(events) = &self.0 else { return };
-        events.publish(match *event {
-            requeue::Event::Called { message_id, original_message_id, attempt, .. } => {
+        let event = match *event {
+            Heard::Called { message_id, original_message_id, attempt, .. } => {
                 let id = message_id.unwrap_or_default();
                 let ids = Ids::new(id, original_message_id.unwrap_or(id));
                 Event { attempt: Some(attempt), ..Event::now(Kind::Called, ids) }
             }
-            requeue::Event::CircuitOpened { .. } => Event::now(Kind::CircuitOpened, Ids::default()),
-            requeue::Event::CircuitClosed { .. } => Event::now(Kind::CircuitClosed, Ids::default()),
+            Heard::Settled(outcome) => {
+                let event = LogLine::of(outcome).event(Some(self.max_receives));
+                let Some(event) = event else { return };
+                if let Some(line) = message_line(&event, self.mode) {
+                    // A closed standard output does not stop Requeue.
+                    let _ = output::words(&line);
+                }
+                event
+            }
+            Heard::CircuitOpened { .. } => Event::now(Kind::CircuitOpened, Ids::default()),
+            Heard::CircuitClosed { .. } => Event::now(Kind::CircuitClosed, Ids::default()),
             _ => return,
-        });
+        };
+        if let Some(events) = &self.events {
+            events.publish(event);
+        }
     }
 }
