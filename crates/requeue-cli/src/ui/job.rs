@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::server::{self, FailedRequest};
+use crate::Error;
 use crate::progress::{CommandProgress, ProgressState, SQS_REQUESTS};
 use crate::stop::Stop;
 use crate::table::{clock_time, moment, thousands};
@@ -25,9 +26,8 @@ pub(super) struct JobPlace(Arc<Mutex<Jobs>>);
 
 #[derive(Default)]
 struct Jobs {
-    latest: Option<Job>,
-    /// Jobs with a result, the latest first.
-    earlier: VecDeque<Job>,
+    /// The latest one, and earlier ones with a result.
+    all: VecDeque<Job>,
     /// Whether a running job has a line on the terminal.
     has_line: bool,
     is_closed: bool,
@@ -59,10 +59,10 @@ impl JobPlace {
     pub(super) fn start(
         &self,
         name: &'static str,
-        work: impl FnOnce(CommandProgress, Stop) -> Result<Value, String> + Send + 'static,
+        work: impl FnOnce(CommandProgress, Stop) -> Result<Value, Error> + Send + 'static,
     ) -> Result<Response, FailedRequest> {
         let mut jobs = self.0.lock();
-        if let Some(job) = jobs.latest.as_ref().filter(|job| job.is_running()) {
+        if let Some(job) = jobs.all.front().filter(|job| job.is_running()) {
             let error = format!("{} is running; wait for its end, or stop it", job.name);
             return Err(FailedRequest::new(StatusCode::CONFLICT, &error));
         }
@@ -72,40 +72,42 @@ impl JobPlace {
         let (told, stop) = Stop::by_hand();
         let silent = CommandProgress::silent(name);
         let progress = if jobs.has_line { silent.with_line() } else { silent };
-        let number = jobs.latest.as_ref().map_or(1, |job| job.number + 1);
+        let number = jobs.all.front().map_or(1, |job| job.number + 1);
         let (progress_seen, started) = (progress.watch(), Clock::system().now());
         let end = Arc::default();
         let job =
             Job { number, name, progress: progress_seen, told, stop: stop.clone(), started, end };
-        jobs.begin(job.clone());
+        jobs.all.pop_front_if(|before| !before.has_result());
+        jobs.all.truncate(MAX_RESULTS);
+        jobs.all.push_front(job.clone());
         let (end, state) = (Arc::clone(&job.end), job.json());
         spawn_blocking(move || {
-            let result = work(progress, stop);
+            let result = work(progress, stop).map_err(|error| error.to_string());
             end.set(End { at: Clock::system().now(), result })
         });
         Ok(server::json(&state))
     }
 
     pub(super) fn json(&self) -> Value {
-        json!(self.0.lock().latest.as_ref().map(Job::json))
+        json!(self.0.lock().all.front().map(Job::json))
     }
 
     /// The same, with the latest results, the newest first.
     pub(super) fn all_json(&self) -> Value {
         let jobs = self.0.lock();
         let results: Value = jobs.with_results().map(Job::json).collect();
-        json!({ "latest": jobs.latest.as_ref().map(Job::json), "results": results })
+        json!({ "latest": jobs.all.front().map(Job::json), "results": results })
     }
 
     pub(super) fn stop(&self) -> Response {
-        if let Some(job) = self.0.lock().latest.as_ref() {
+        if let Some(job) = self.0.lock().all.front() {
             job.told.send_replace(Some(0));
         }
         server::json(&self.json())
     }
 
     async fn ended(&self) {
-        while self.0.lock().latest.as_ref().is_some_and(Job::is_running) {
+        while self.0.lock().all.front().is_some_and(Job::is_running) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -124,15 +126,7 @@ impl JobPlace {
 
 impl Jobs {
     fn with_results(&self) -> impl Iterator<Item = &Job> {
-        let latest = self.latest.iter().filter(|job| job.has_result());
-        latest.chain(&self.earlier).take(MAX_RESULTS)
-    }
-
-    fn begin(&mut self, job: Job) {
-        if let Some(before) = self.latest.replace(job).filter(Job::has_result) {
-            self.earlier.push_front(before);
-            self.earlier.truncate(MAX_RESULTS);
-        }
+        self.all.iter().filter(|job| job.has_result()).take(MAX_RESULTS)
     }
 }
 
@@ -256,8 +250,10 @@ mod tests {
             let place = JobPlace::default();
             assert_eq!(place.all_json()["results"], json!([]));
             let (told, is_told) = std::sync::mpsc::channel::<()>();
-            let work =
-                move |_, _| is_told.recv().map_or(result, |()| unreachable!("nothing is sent"));
+            let work = move |_, _| {
+                let result = is_told.recv().map_or(result, |()| unreachable!("nothing is sent"));
+                result.map_err(Error::from)
+            };
             place.start("redrive", work).expect("no other job runs");
             let telling = async { drop(told) };
             let (lines, ()) = tokio::join!(place.end(), telling);

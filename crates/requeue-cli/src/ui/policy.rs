@@ -113,9 +113,7 @@ async fn simulate_outage(
     body: Bytes,
 ) -> Result<Response, FailedRequest> {
     let (policy, options): (_, outage::Arguments) = asked(&body, OUTAGE)?;
-    job.start("outage", move |progress, stop| {
-        outage::rows(&options, policy, &progress, &stop).map_err(|error| error.to_string())
-    })
+    job.start("outage", move |progress, stop| outage::rows(&options, policy, &progress, &stop))
 }
 
 async fn simulate_rate(
@@ -123,9 +121,7 @@ async fn simulate_rate(
     body: Bytes,
 ) -> Result<Response, FailedRequest> {
     let (policy, options): (_, rate::Arguments) = asked(&body, RATE)?;
-    job.start("rate", move |progress, stop| {
-        rate::rows(&options, &policy, &progress, &stop).map_err(|error| error.to_string())
-    })
+    job.start("rate", move |progress, stop| rate::rows(&options, &policy, &progress, &stop))
 }
 
 fn asked<T: clap::Args>(body: &Bytes, allowed: Allowed) -> Result<(RetryPolicy, T), FailedRequest> {

@@ -81,10 +81,7 @@ async fn show(State(screen): Shared) -> Response {
 async fn look(State(screen): Shared) -> Responded {
     let runtime = Handle::current();
     let job = screen.job.clone();
-    job.start("look", move |progress, stop| {
-        let looked = runtime.block_on(screen.look(&progress, &stop));
-        looked.map_err(|error| error.to_string())
-    })
+    job.start("look", move |progress, stop| runtime.block_on(screen.look(&progress, &stop)))
 }
 
 async fn rows(
@@ -161,7 +158,7 @@ async fn redrive(State(screen): Shared, Path(selection): Path<u64>) -> Responded
     let job = screen.job.clone();
     job.start("redrive", move |progress, stop| {
         let redriving = screen.redrive(&snapshot, &messages, options, &progress, &stop);
-        let redriven = runtime.block_on(redriving).map_err(|error| error.to_string());
+        let redriven = runtime.block_on(redriving);
         screen.forget();
         redriven
     })
@@ -184,7 +181,7 @@ async fn discard(State(screen): Shared, Path(selection): Path<u64>) -> Responded
         let discarding = screen.discard(&snapshot, &messages, &kept, &progress, &stop);
         let discarded = runtime.block_on(discarding);
         screen.forget();
-        discarded.map_err(|error| error.to_string())
+        discarded
     })
 }
 
