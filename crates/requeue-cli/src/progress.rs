@@ -229,7 +229,7 @@ impl Estimator {
         let now = Instant::now();
         if state.done == 0 || state.unit != self.seen.unit {
             // The work of this count, or that of other things, begins here.
-            self.growth.restart();
+            self.growth.counts.clear();
         }
         if *state != self.seen {
             (self.seen, self.changed) = (state.clone(), now);
@@ -259,11 +259,6 @@ pub(crate) struct Growth {
 impl Growth {
     pub(crate) const fn within(window: Duration) -> Self {
         Self { window, counts: VecDeque::new() }
-    }
-
-    /// Forgets the counts so far.
-    pub(crate) fn restart(&mut self) {
-        self.counts.clear();
     }
 
     /// Notes the count now, and returns its growth and the time for it, once that is long enough.
@@ -296,12 +291,6 @@ struct Pace {
     /// The time without a response of SQS.
     silent: Option<Duration>,
     is_stopping: bool,
-}
-
-impl Pace {
-    fn is_stuck(&self) -> bool {
-        self.silent.is_some() || self.still >= STILL
-    }
 }
 
 /// Without a change for so long, the rate and the time are no longer known.
@@ -345,8 +334,8 @@ impl ProgressState {
     fn rate(&self, pace: &Pace) -> String {
         // Seconds pass at one in a second.
         let has_rate = self.is_counting() && self.unit != "s" && self.detail.is_empty();
-        let is_known =
-            has_rate && !pace.is_stuck() && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
+        let is_moving = pace.silent.is_none() && pace.still < STILL;
+        let is_known = has_rate && is_moving && pace.elapsed >= ESTIMATED && pace.per_second >= 0.1;
         if is_known { format!("{}/s", per_second(pace.per_second)) } else { String::new() }
     }
 

@@ -94,6 +94,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
         message.attributes().into_iter().map(|(name, value)| (name, typed(value))).collect();
     progress.step(format!("sending to {}", to.url));
     progress.count("messages", Some(message.count.into()));
+    let delay_secs = arguments.delay.and_then(|delay| i32::try_from(delay.as_secs()).ok());
     let (mut ids, mut ended) = (Vec::new(), ExitCode::SUCCESS);
     stop.defer_end();
     for number in 1..=message.count {
@@ -107,7 +108,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
             .set_message_attributes(Some(attributes.iter().cloned().collect()))
             .set_message_group_id(message.group.clone())
             .set_message_deduplication_id(id)
-            .set_delay_seconds(arguments.delay_secs());
+            .set_delay_seconds(delay_secs);
         let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let sent = tokio::select! {
             biased;
@@ -177,10 +178,6 @@ impl Arguments {
             Some(queue) => Some(queue.clone()),
             None => only_queue(&self.region, is_given).await?,
         })
-    }
-
-    fn delay_secs(&self) -> Option<i32> {
-        i32::try_from(self.delay?.as_secs()).ok()
     }
 
     fn check(&self, url: &str, is_fifo: bool) -> Result<(), Error> {

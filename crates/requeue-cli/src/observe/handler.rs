@@ -186,7 +186,8 @@ pub(crate) struct Downstream {
     /// The failure that asked for the latest end of a scope's pause, and the last one that may open
     /// its circuit.
     causes: HashMap<(Scope, &'static str), Cause>,
-    max_pause: Duration,
+    /// No pause is longer.
+    pub(crate) max_pause: Duration,
     trouble: Option<DownstreamTrouble>,
 }
 
@@ -208,11 +209,6 @@ pub(crate) struct DownstreamTrouble {
 }
 
 impl Downstream {
-    /// No pause is longer; without a length there is none.
-    pub(crate) fn limit_pauses(&mut self, max_pause: Option<Duration>) {
-        self.max_pause = max_pause.unwrap_or_default();
-    }
-
     /// Notes the end of a call. `is_response` tells whether the service responded.
     pub(super) fn note(
         &mut self,
@@ -306,8 +302,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_cause_of_a_pause_is_the_failure_that_asked_for_its_end() {
-        let mut downstream = Downstream::default();
-        downstream.limit_pauses(Some(Duration::from_secs(60)));
+        let max_pause = Duration::from_secs(60);
+        let mut downstream = Downstream { max_pause, ..Downstream::default() };
         for (after, delay, cause) in [
             (0, 400, "status 429, delay 400 s"),
             (1, 3, "status 429, delay 400 s"),

@@ -50,7 +50,7 @@ pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
-    message: String,
+    pub(crate) message: String,
     message_id: Option<String>,
     original_message_id: Option<String>,
     retry_count: Option<u32>,
@@ -153,11 +153,6 @@ impl LogLine {
             (event.kind, event.delay) = (Kind::DeadLettered, None);
         }
         Some(event)
-    }
-
-    /// Whether it tells of the circuit that all execution environments share.
-    pub(crate) fn is_of_all(&self) -> bool {
-        self.message.starts_with("circuit of all")
     }
 
     /// Whether SQS may have stored the copy of the message: it did not respond to the send.

@@ -120,7 +120,10 @@ pub(super) async fn simulate(
         let mut settings = settings.clone();
         settings.shared_table =
             table.as_ref().map(|table| shared_by(arguments.environments, table));
-        settings.clock = Some(skewed(clock, arguments.skew, skews.sample()));
+        // Each clock is wrong by up to the skew.
+        let later = (2 * arguments.skew).mul_f64(skews.sample());
+        let (clock, earlier) = (clock.clone(), arguments.skew);
+        settings.clock = Some(Clock::showing(move || clock.now() + later - earlier));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
     });
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
@@ -207,12 +210,6 @@ fn handler(service: &CountingService) -> impl Handler + use<> {
         number if number < flood => Scope::default(),
         number => Scope::of(number.to_string()),
     })
-}
-
-/// A clock that is wrong by up to `most` seconds.
-fn skewed(clock: &Clock, most: Duration, sample: f64) -> Clock {
-    let (clock, later, earlier) = (clock.clone(), (2 * most).mul_f64(sample), most);
-    Clock::showing(move || clock.now() + later - earlier)
 }
 
 /// Sends the messages of the other tenants: one of each, or their load until the flood is done.

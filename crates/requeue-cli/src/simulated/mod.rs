@@ -160,10 +160,6 @@ impl Shared {
         }
     }
 
-    fn takes_write(&self, key: &Key) -> bool {
-        self.capacity.lock().entry(*key).or_insert_with(|| Bucket::full(WRITES)).takes()
-    }
-
     async fn respond(&self, answer: Result<Answer, TableError>) -> Result<Answer, TableError> {
         // HTTP cuts dates to whole seconds.
         let since_epoch =
@@ -183,7 +179,9 @@ impl Table for SimulatedTable {
         async move {
             let table = &self.table;
             table.arrive().await;
-            let answer = if table.takes_write(key) {
+            let full = || Bucket::full(WRITES);
+            let is_taken = table.capacity.lock().entry(*key).or_insert_with(full).takes();
+            let answer = if is_taken {
                 table.items.update(key, update).await
             } else {
                 Err(TableError::Throttled)

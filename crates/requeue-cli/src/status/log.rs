@@ -65,7 +65,8 @@ impl LogFacts {
         let result = match event.kind {
             Kind::CircuitOpened | Kind::CircuitClosed => {
                 let is_open = event.kind == Kind::CircuitOpened;
-                let stream = if log_line.is_of_all() { ALL } else { stream };
+                let stream =
+                    if log_line.message.starts_with("circuit of all") { ALL } else { stream };
                 let change = Change { at, is_open, cause: event.reason };
                 let known = self.changes.entry(stream.to_owned());
                 let known = known.or_insert_with(|| change.clone());

@@ -56,10 +56,18 @@ struct Asked {
 }
 
 pub(super) fn routes(job: JobPlace) -> Router {
+    let outage = async |State(job): State<JobPlace>, body: Bytes| {
+        let (policy, options): (_, outage::Arguments) = asked(&body, OUTAGE)?;
+        job.start("outage", move |progress, stop| outage::rows(&options, policy, &progress, &stop))
+    };
+    let rate = async |State(job): State<JobPlace>, body: Bytes| {
+        let (policy, options): (_, rate::Arguments) = asked(&body, RATE)?;
+        job.start("rate", move |progress, stop| rate::rows(&options, &policy, &progress, &stop))
+    };
     Router::new()
         .route("/schedule", post(schedule))
-        .route("/outage", post(simulate_outage))
-        .route("/rate", post(simulate_rate))
+        .route("/outage", post(outage))
+        .route("/rate", post(rate))
         .route("/job", get(async |State(job): State<JobPlace>| server::json(&job.json())))
         .route("/job/stop", post(async |State(job): State<JobPlace>| job.stop()))
         .with_state(job)
@@ -106,22 +114,6 @@ fn scheduled(asked: &Asked) -> Result<Value, Error> {
         "schedule": schedule::json(&schedule),
         "chart": chart::svg(&schedule, beside.as_ref())?,
     }))
-}
-
-async fn simulate_outage(
-    State(job): State<JobPlace>,
-    body: Bytes,
-) -> Result<Response, FailedRequest> {
-    let (policy, options): (_, outage::Arguments) = asked(&body, OUTAGE)?;
-    job.start("outage", move |progress, stop| outage::rows(&options, policy, &progress, &stop))
-}
-
-async fn simulate_rate(
-    State(job): State<JobPlace>,
-    body: Bytes,
-) -> Result<Response, FailedRequest> {
-    let (policy, options): (_, rate::Arguments) = asked(&body, RATE)?;
-    job.start("rate", move |progress, stop| rate::rows(&options, &policy, &progress, &stop))
 }
 
 fn asked<T: clap::Args>(body: &Bytes, allowed: Allowed) -> Result<(RetryPolicy, T), FailedRequest> {

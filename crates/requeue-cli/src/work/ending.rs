@@ -19,21 +19,13 @@ pub(super) struct InHand {
 /// The time from the first signal to the end of the process.
 pub(super) struct Ending {
     limit: Duration,
-    began: Option<Instant>,
+    pub(super) began: Option<Instant>,
     is_logged: bool,
 }
 
 impl Ending {
     pub(super) fn of(limit: Duration) -> Self {
         Self { limit, began: None, is_logged: false }
-    }
-
-    pub(super) fn has_begun(&self) -> bool {
-        self.began.is_some()
-    }
-
-    pub(super) fn begin(&mut self) {
-        self.began = Some(Instant::now());
     }
 
     /// Logs the end once, where no terminal shows it.
@@ -114,7 +106,7 @@ mod tests {
         let mut ending = Ending::of(Duration::from_secs(30));
         let hand = |running, unsettled| InHand { running, unsettled };
         assert_eq!(ending.text(hand(2, 0)), None);
-        ending.begin();
+        ending.began = Some(Instant::now());
         tokio::time::advance(Duration::from_secs(2)).await;
         for (hand, running) in [
             (hand(2, 0), "2 handlers still run"),

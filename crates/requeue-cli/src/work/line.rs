@@ -220,7 +220,7 @@ pub(super) fn on_page(
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Without a response after this time, the last one is too old, and the worker asks again.
 const PATIENCE: Duration = Duration::from_secs(5);
-const LAST: Duration = Duration::from_secs(1);
+pub(super) const LAST: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Depth(Mutex<Option<Known>>);
@@ -236,40 +236,39 @@ struct Known {
 }
 
 impl Depth {
-    /// Asks again and again. Without the permission, or without a response, the depth is not known.
-    /// `held` and `done` are the numbers of messages that this worker has in hand, and has done.
     pub(super) async fn keep_asking(
         &self,
         source: &impl Source,
         queue: &QueueArn,
-        paused: impl Fn() -> u64,
-        done: impl Fn() -> u64,
+        counts: impl Fn() -> (u64, u64),
     ) {
         loop {
-            let asked = timeout(PATIENCE, source.describe(queue)).await;
-            self.set(asked.ok().and_then(Result::ok), paused(), done());
+            self.ask(source, queue, PATIENCE, &counts).await;
             sleep(INTERVAL).await;
         }
     }
 
-    pub(super) async fn ask_at_end(&self, source: &impl Source, queue: &QueueArn, done: u64) {
-        let asked = timeout(LAST, source.describe(queue)).await;
-        self.set(asked.ok().and_then(Result::ok), 0, done);
-    }
-
-    fn set(&self, told: Option<Description>, paused: u64, done: u64) {
-        let known = told.map(|told| Known {
-            messages: told.messages,
-            hidden: told.in_flight.saturating_sub(paused),
-            done,
-        });
-        *self.0.lock() = known;
+    /// Without the permission, or without a response in time, the depth is not known. `counts` are the
+    /// numbers of messages that this worker has in hand, and has done.
+    pub(super) async fn ask(
+        &self,
+        source: &impl Source,
+        queue: &QueueArn,
+        patience: Duration,
+        counts: impl Fn() -> (u64, u64),
+    ) {
+        let told = timeout(patience, source.describe(queue)).await;
+        let (held, done) = counts();
+        let known = |told: Description| {
+            let hidden = told.in_flight.saturating_sub(held);
+            Known { messages: told.messages, hidden, done }
+        };
+        *self.0.lock() = told.ok().and_then(Result::ok).map(known);
     }
 
     /// The messages that SQS hides until their visibility timeout ends, without those in hand.
     pub(super) fn hidden(&self) -> u64 {
-        let known = *self.0.lock();
-        known.map_or(0, |known| known.hidden)
+        self.0.lock().map_or(0, |known| known.hidden)
     }
 
     /// The messages in the queue without those that this worker has in hand, or has done since then.
@@ -427,7 +426,7 @@ mod tests {
             _ => Fault::None,
         });
         let (depth, source) = (Depth::default(), SqsQueue::new(&sqs.client()));
-        let asking = depth.keep_asking(&source, &queue, || 0, || 0);
+        let asking = depth.keep_asking(&source, &queue, || (0, 0));
         let _ = timeout(PATIENCE + INTERVAL + LAST, asking).await;
         assert_eq!(depth.waiting(0, 0), Some(1));
     }

@@ -113,19 +113,6 @@ pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
     }
 }
 
-pub(super) fn of_doubts(copies: u64) -> String {
-    let count = thousands(copies);
-    format!(
-        "copies without a confirmation ×{count}: SQS may have stored them, so messages may be \
-         handled twice"
-    )
-}
-
-pub(super) fn of_lost_receives(receives: u64) -> String {
-    let count = thousands(receives);
-    format!("receives without a response ×{count}: messages may become dead letters without a call")
-}
-
 /// `dead-lettered: 401 ×25, 422: outdated-fare ×2`, the three most frequent reasons first; the others
 /// are counted: `and 4 more`. `None` without any.
 pub(super) fn of_causes(what: &str, reasons: &BTreeMap<String, u64>) -> Option<String> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, interval, timeout};
 use super::Started;
 
 use super::ending::{Ending, InHand};
-use super::line::{Depth, Figures, Rate, on_page, seconds};
+use super::line::{Depth, Figures, LAST, Rate, on_page, seconds};
 use super::trouble;
 use super::trouble::TroubleLog;
 use crate::observe::{
@@ -21,7 +21,7 @@ use crate::observe::{
 use crate::output;
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
-use crate::table::counted;
+use crate::table::{counted, thousands};
 use crate::terminal::{self, LogLines};
 use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 
@@ -79,9 +79,9 @@ impl View {
     pub(super) async fn show(&self, started: &Started, stop: &Stop) {
         let asking = async {
             if self.shows_depth() {
-                let paused = || started.worker.progress().not_settled();
-                let done = || self.observer.calls().succeeded;
-                self.depth.keep_asking(&started.sqs, &started.queue, paused, done).await;
+                let counts =
+                    || (started.worker.progress().not_settled(), self.observer.calls().succeeded);
+                self.depth.keep_asking(&started.sqs, &started.queue, counts).await;
             }
         };
         tokio::join!(self.show_messages(started.mode), self.show_state(started, stop), asking);
@@ -107,8 +107,8 @@ impl View {
     /// The messages that the worker leaves in the queue, by the last count of SQS. The log has none.
     pub(super) async fn left(&self, started: &Started) -> Option<u64> {
         if !self.shows_depth() && self.observer.sqs().requests.silence().is_none() {
-            let done = self.observer.calls().succeeded;
-            self.depth.ask_at_end(&started.sqs, &started.queue, done).await;
+            let counts = || (0, self.observer.calls().succeeded);
+            self.depth.ask(&started.sqs, &started.queue, LAST, counts).await;
         }
         self.depth.waiting(0, self.observer.calls().succeeded).filter(|left| *left > 0)
     }
@@ -184,8 +184,8 @@ impl View {
             tokio::select! {
                 _ = ticks.tick() => {}
                 // The line shows the signal at once.
-                () = stop.told(), if !ending.has_begun() => {
-                    ending.begin();
+                () = stop.told(), if ending.began.is_none() => {
+                    ending.began = Some(Instant::now());
                     self.observer.ends();
                 }
             }
@@ -277,10 +277,19 @@ impl View {
         } else {
             silence.map(|silence| trouble::of_silence(silence, sqs.endpoint().as_deref()))
         };
-        let lost = sqs.may_lose_receives().then(|| trouble::of_lost_receives(sqs.lost_receives()));
+        let lost = sqs.may_lose_receives().then(|| {
+            let count = thousands(sqs.lost_receives());
+            format!("receives without a response ×{count}: messages may become dead letters without a call")
+        });
         let unsettled = sqs.unsettled();
         let unsettled = unsettled.iter().map(trouble::of_unsettled);
-        let doubts = sqs.has_doubts().then(|| trouble::of_doubts(sqs.copies_in_doubt()));
+        let doubts = sqs.has_doubts().then(|| {
+            let count = thousands(sqs.copies_in_doubt());
+            format!(
+                "copies without a confirmation ×{count}: SQS may have stored them, so messages may be \
+                 handled twice"
+            )
+        });
         let all = target.into_iter().chain(receiving).chain(lost).chain(unsettled).chain(doubts);
         all.map(|line| printable::line(&line).into_owned()).collect()
     }
