@@ -166,7 +166,7 @@ fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
     let most = of.timelines.most(Timeline::count);
     let allowed = max_retries(&schedule.policy, of.class);
     let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
-    let received = schedule.queue.max_receive_count;
+    let received = schedule.queue.max_receives();
     let queues = of.needed.filter(|needed| *needed > received).map(|_| Limit {
         at: f64::from(received) - 0.5,
         name: format!("maxReceiveCount {received}"),

@@ -81,7 +81,7 @@ impl Requests {
     }
 
     pub(crate) fn million(&self, queue: &QueueModel, batching: Batching) -> f64 {
-        self.billed(queue, batching) * queue.price
+        self.billed(queue, batching) * queue.price_per_million
     }
 }
 
@@ -112,15 +112,15 @@ impl DeadLettering {
                 Self::received_again(timeline, queue)
             }
             (TimelineEnd::DeadLettered(_), DeadLetterArgument::Annotate) => {
-                let hurried = queue.max_receive_count.min(DeadLetterMode::MAX_SHOWN_RECEIVES);
-                let visibility_timeouts = queue.max_receive_count - hurried;
+                let hurried = queue.max_receives().min(DeadLetterMode::MAX_SHOWN_RECEIVES);
+                let visibility_timeouts = queue.max_receives() - hurried;
                 let delay = Duration::from_secs(DeadLetterMode::ANNOTATION_DELAY.as_secs().into());
                 Self {
                     copies: 1,
-                    receives: queue.max_receive_count,
+                    receives: queue.max_receives(),
                     visibility_changes: hurried,
                     visibility_timeouts,
-                    time: delay + queue.visibility_timeout * visibility_timeouts,
+                    time: delay + queue.visibility() * visibility_timeouts,
                 }
             }
             (TimelineEnd::DeadLettered(_), DeadLetterArgument::Direct) => {
@@ -136,12 +136,12 @@ impl DeadLettering {
             StrategyArgument::Copy => 1,
             StrategyArgument::Visibility => timeline.count() + 1,
         };
-        let receives = queue.max_receive_count - had;
+        let receives = queue.max_receives() - had;
         let visibility_timeouts = receives + 1;
         Self {
             receives,
             visibility_timeouts,
-            time: queue.visibility_timeout * visibility_timeouts,
+            time: queue.visibility() * visibility_timeouts,
             ..Self::default()
         }
     }

@@ -37,13 +37,8 @@ pub(crate) struct Arguments {
     /// Write a chart to this file.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
-    /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
-    /// always `visibility`.
-    #[arg(long, help_heading = "Queue", value_enum, default_value_t = StrategyArgument::Copy)]
-    strategy: StrategyArgument,
-    /// How a message that is dead-lettered reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
-    #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
-    dead_letter: DeadLetterArgument,
+    #[command(flatten)]
+    queue: QueueModel,
     /// The message attribute `requeue.maxRetries` of a producer: it can only lower the policy's
     /// limit.
     #[arg(long, help_heading = "Limits of one message", value_name = "COUNT")]
@@ -52,6 +47,18 @@ pub(crate) struct Arguments {
     /// limit.
     #[arg(long, help_heading = "Limits of one message", alias = "ttl-seconds", value_name = "DURATION", value_parser = parse)]
     ttl: Option<Duration>,
+}
+
+/// The queue, its messages, and the function's settings.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct QueueModel {
+    /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
+    /// always `visibility`.
+    #[arg(long, help_heading = "Queue", value_enum, default_value_t = StrategyArgument::Copy)]
+    strategy: StrategyArgument,
+    /// How a message that is dead-lettered reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
+    #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
+    dead_letter: DeadLetterArgument,
     /// `maxReceiveCount` in the redrive policy of the queue. [default: that of the document's
     /// `queueConfig`, or 5]
     #[arg(long, help_heading = "Queue", value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
@@ -68,6 +75,23 @@ pub(crate) struct Arguments {
     /// us-east-1 in 2026: see <https://aws.amazon.com/sqs/pricing>.
     #[arg(long, help_heading = "Queue", value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
+}
+
+impl QueueModel {
+    fn max_receives(&self) -> u32 {
+        self.max_receive_count.unwrap_or(MAX_RECEIVE_COUNT)
+    }
+
+    fn visibility(&self) -> Duration {
+        self.visibility_timeout.unwrap_or(VISIBILITY_TIMEOUT)
+    }
+
+    fn waiting(&self) -> WaitMode {
+        match self.strategy {
+            StrategyArgument::Copy => WaitMode::InCopies,
+            StrategyArgument::Visibility => WaitMode::InPlace { max_receives: self.max_receives() },
+        }
+    }
 }
 
 /// The template's value.
@@ -97,28 +121,6 @@ fn word(value: &impl ValueEnum) -> String {
 fn price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
     price.ok_or_else(|| "it must be a number of at least 0".to_owned())
-}
-
-/// The queue, its messages, and the function's settings.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueModel {
-    strategy: StrategyArgument,
-    dead_letter: DeadLetterArgument,
-    max_receive_count: u32,
-    visibility_timeout: Duration,
-    message_bytes: u32,
-    price: f64,
-}
-
-impl QueueModel {
-    fn waiting(&self) -> WaitMode {
-        match self.strategy {
-            StrategyArgument::Copy => WaitMode::InCopies,
-            StrategyArgument::Visibility => {
-                WaitMode::InPlace { max_receives: self.max_receive_count }
-            }
-        }
-    }
 }
 
 pub(crate) struct Schedule {
@@ -170,20 +172,9 @@ impl Schedule {
     ) -> Self {
         policy.max_retries = policy.max_retries.min(arguments.max_retries.unwrap_or(u32::MAX));
         policy.message_ttl = [policy.message_ttl, arguments.ttl].into_iter().flatten().min();
-        let queue = QueueModel {
-            strategy: arguments.strategy,
-            dead_letter: arguments.dead_letter,
-            max_receive_count: arguments
-                .max_receive_count
-                .or(named.max_receive_count)
-                .unwrap_or(MAX_RECEIVE_COUNT),
-            visibility_timeout: arguments
-                .visibility_timeout
-                .or(named.visibility_timeout)
-                .unwrap_or(VISIBILITY_TIMEOUT),
-            message_bytes: arguments.message_bytes,
-            price: arguments.price_per_million,
-        };
+        let mut queue = arguments.queue;
+        queue.max_receive_count = queue.max_receive_count.or(named.max_receive_count);
+        queue.visibility_timeout = queue.visibility_timeout.or(named.visibility_timeout);
         let classes = FailureClass::ALL.map(|class| ClassSchedule::of(&policy, class, &queue));
         Self { name, policy, queue, classes: classes.into(), has_rules: false }
     }
@@ -222,10 +213,10 @@ pub(crate) fn json(schedule: &Schedule) -> Value {
         "queue": {
             "strategy": word(&queue.strategy),
             "deadLetter": word(&queue.dead_letter),
-            "maxReceiveCount": queue.max_receive_count,
-            "visibilityTimeoutSeconds": queue.visibility_timeout.as_secs(),
+            "maxReceiveCount": queue.max_receives(),
+            "visibilityTimeoutSeconds": queue.visibility().as_secs(),
             "messageBytes": queue.message_bytes,
-            "usdPerMillionRequests": queue.price,
+            "usdPerMillionRequests": queue.price_per_million,
         },
         "classes": classes.iter().map(|class| of_class(schedule, class)).collect::<Vec<_>>(),
     })

@@ -120,8 +120,8 @@ fn end(of: &ClassSchedule, queue: &QueueModel) -> String {
         });
         lines.extend(each.each().map(|(draw, line)| format!("{draw}: {line}")));
     }
-    if let Some(needed) = of.needed.filter(|needed| *needed > queue.max_receive_count) {
-        let allowed = queue.max_receive_count;
+    if let Some(needed) = of.needed.filter(|needed| *needed > queue.max_receives()) {
+        let allowed = queue.max_receives();
         let most = if needed > MAX_RECEIVE_COUNT { "; SQS allows 1,000 at most" } else { "" };
         lines.push(format!(
             "maxReceiveCount {allowed} allows {}: the policy needs {needed}{most}",
@@ -200,9 +200,9 @@ fn premises(schedule: &Schedule) -> String {
          {counted}{rules}{outage}",
         word(&queue.strategy),
         word(&queue.dead_letter),
-        queue.max_receive_count,
-        span(queue.visibility_timeout),
+        queue.max_receives(),
+        span(queue.visibility()),
         queue.message_bytes,
-        queue.price,
+        queue.price_per_million,
     )
 }

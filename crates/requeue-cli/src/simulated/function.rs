@@ -39,14 +39,8 @@ pub(crate) struct SimulatedFunction<H> {
     sampler: Sampler,
     pub(crate) is_warm: bool,
     is_fed: Cell<bool>,
-    pollers: Pollers,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Pollers {
-    OfLambda,
-    /// Each execution environment polls, and deletes its messages before it polls again.
-    Own,
+    /// Whether each execution environment polls, and deletes its messages before it polls again.
+    is_polling: bool,
 }
 
 pub(crate) struct Handled<'a> {
@@ -77,14 +71,14 @@ impl<H: Handler> SimulatedFunction<H> {
             sampler,
             is_warm: false,
             is_fed: Cell::new(false),
-            pollers: Pollers::OfLambda,
+            is_polling: false,
         }
     }
 
     /// Lets each execution environment poll for itself, and take what one receive gives.
     pub(crate) fn polling(self) -> Self {
         self.sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
-        Self { pollers: Pollers::Own, is_warm: true, ..self }
+        Self { is_polling: true, is_warm: true, ..self }
     }
 
     /// Delivers until the queue is empty and no messages are sent by `feeding`, and tells `note` of
@@ -100,10 +94,8 @@ impl<H: Handler> SimulatedFunction<H> {
             self.is_fed.set(false);
             fed
         };
-        let pollers = match self.pollers {
-            Pollers::OfLambda => Semaphore::new(POLLERS),
-            Pollers::Own => Semaphore::new(self.environments.len()),
-        };
+        let pollers = if self.is_polling { self.environments.len() } else { POLLERS };
+        let pollers = Semaphore::new(pollers);
         let began = Instant::now();
         let environments = self.environments.iter().enumerate().map(|(number, processor)| {
             let more = u32::try_from(number).unwrap_or(u32::MAX).saturating_sub(AT_FIRST - 1)
@@ -152,10 +144,11 @@ impl<H: Handler> SimulatedFunction<H> {
                     // SQS ignores the handles of messages that the function deleted itself.
                     let _ = sqs.delete(&queue, &done).await;
                 };
-                match self.pollers {
+                if self.is_polling {
+                    delete.await;
+                } else {
                     // The execution environment is free before the poller has deleted them.
-                    Pollers::OfLambda => drop(tokio::spawn(delete)),
-                    Pollers::Own => delete.await,
+                    tokio::spawn(delete);
                 }
             }
         }
@@ -166,15 +159,14 @@ impl<H: Handler> SimulatedFunction<H> {
         while self.is_fed.get() || self.sqs.message_count(&self.queue)? > 0 {
             let mut ask = ReceiveRequest::default();
             (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
-            let is_own = self.pollers == Pollers::Own;
-            if !is_own {
+            if !self.is_polling {
                 ask.visibility += WINDOW_VISIBILITY;
             }
             let mut records = Source::receive(&self.sqs, &self.queue, ask).await?;
             if records.is_empty() {
                 continue;
             }
-            if is_own {
+            if self.is_polling {
                 return Ok(Some(records));
             }
             let end = Instant::now() + BATCHING_WINDOW;
