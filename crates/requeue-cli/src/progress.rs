@@ -145,10 +145,7 @@ impl Display {
     fn start(delay: Duration, state: watch::Receiver<ProgressState>) -> Option<Self> {
         let (end, ended) = mpsc::channel();
         let thread = thread::Builder::new().name("progress".to_owned());
-        let thread = thread.spawn(move || {
-            let show = if terminal::can_rewrite() { draw } else { tell };
-            show(delay, &state, &ended);
-        });
+        let thread = thread.spawn(move || show(delay, &state, &ended));
         Some(Self { end: Some(end), thread: Some(thread.ok()?) })
     }
 }
@@ -162,52 +159,43 @@ impl Drop for Display {
     }
 }
 
-fn draw(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
-    let mut estimator = Estimator::begin();
-    if ended.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) || !terminal::take() {
+/// Draws the line again and again on a terminal, and elsewhere writes it now and then.
+fn show(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
+    let (mut estimator, mut stopping) = (Estimator::begin(), None);
+    let is_drawn = terminal::can_rewrite();
+    let (first, interval) = if is_drawn { (delay, DRAW) } else { (TELL, TELL) };
+    let goes_on = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+    if !goes_on(first) || is_drawn && !terminal::take() {
         return;
     }
-    let mut hint = StopHint::default();
     loop {
         let state = state.borrow().clone();
         let pace = estimator.pace(&state);
-        if !terminal::draw(&state.text(Some(terminal::columns()), &pace)) {
+        if !is_drawn {
+            output::note(state.text(None, &pace));
+        } else if terminal::draw(&state.text(Some(terminal::columns()), &pace)) {
+            hint(&mut stopping, pace.elapsed);
+        } else {
             return;
         }
-        hint.look(pace.elapsed);
-        if ended.recv_timeout(DRAW) != Err(RecvTimeoutError::Timeout) {
+        if !goes_on(interval) {
             break;
         }
     }
-    terminal::remove();
-}
-
-fn tell(_: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::Receiver<()>) {
-    let mut estimator = Estimator::begin();
-    while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
-        let state = state.borrow().clone();
-        let pace = estimator.pace(&state);
-        output::note(state.text(None, &pace));
+    if is_drawn {
+        terminal::remove();
     }
 }
 
-/// Tells once how to end a command that takes long to stop.
-#[derive(Default)]
-struct StopHint {
-    since: Option<Duration>,
-    is_told: bool,
-}
-
-impl StopHint {
-    fn look(&mut self, now: Duration) {
-        let Some(left_behind) = STOPPING.get().filter(|_| !self.is_told) else { return };
-        if now.saturating_sub(*self.since.get_or_insert(now)) >= HINT {
-            self.is_told = true;
-            output::note(format!(
-                "note: the command waits for its last requests; a second Ctrl-C ends it at once, \
-                 and then {left_behind}"
-            ));
-        }
+/// Tells once how to end a command that takes long to stop, `since` then.
+fn hint(since: &mut Option<Duration>, now: Duration) {
+    let Some(left_behind) = STOPPING.get() else { return };
+    if now.saturating_sub(*since.get_or_insert(now)) >= HINT {
+        *since = Some(Duration::MAX);
+        output::note(format!(
+            "note: the command waits for its last requests; a second Ctrl-C ends it at once, and \
+             then {left_behind}"
+        ));
     }
 }
 

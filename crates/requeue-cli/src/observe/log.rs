@@ -196,7 +196,7 @@ impl Observer {
             return false;
         }
         let line = LogLine::of(outcome);
-        if let Some(event) = line.event(self.sqs().max_receives()) {
+        if let Some(event) = line.event(self.sqs().state().max_receives) {
             self.0.causes.lock().note(&event, line.undone().is_some());
             self.tell(|| event);
         }
@@ -233,7 +233,7 @@ impl requeue::Observer for Observer {
                 self.is_due(&self.0.receiving)
             }
             Heard::ReceivingWorks { .. } => {
-                self.sqs().works();
+                self.sqs().state().failing = None;
                 self.0.receiving.lock().end()
             }
             Heard::NotExtended { code, messages, .. } => {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
 use requeue::queue::Description;
 use tokio::time::Instant;
@@ -39,22 +39,24 @@ pub(super) const DELETE: &str = "sqs:DeleteMessage";
 /// The state of SQS.
 #[derive(Default)]
 pub(crate) struct Sqs {
-    state: Mutex<State>,
+    state: Mutex<SqsState>,
     pub(crate) requests: Requests,
 }
 
 #[derive(Default)]
-struct State {
-    failing: Option<ReceivingTrouble>,
+pub(crate) struct SqsState {
+    pub(crate) failing: Option<ReceivingTrouble>,
     /// By action and code, the latest last.
     unsettled: Vec<Unsettled>,
-    copies_in_doubt: u64,
+    /// Those that SQS may have stored, though it did not confirm them.
+    pub(crate) copies_in_doubt: u64,
     last_doubt: Option<Instant>,
-    lost_receives: u64,
+    /// Those without a response. If SQS carried them out, it counts them for the messages.
+    pub(crate) lost_receives: u64,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
-    endpoint: Option<String>,
-    max_receives: Option<u32>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) max_receives: Option<u32>,
 }
 
 /// Messages whose send or delete SQS did not confirm.
@@ -101,12 +103,8 @@ impl Sqs {
         state.max_receives = queue.max_receive_count;
     }
 
-    pub(super) fn max_receives(&self) -> Option<u32> {
-        self.state.lock().max_receives
-    }
-
-    pub(crate) fn endpoint(&self) -> Option<String> {
-        self.state.lock().endpoint.clone()
+    pub(crate) fn state(&self) -> MutexGuard<'_, SqsState> {
+        self.state.lock()
     }
 
     pub(super) fn failed(&self, endpoint: &str, code: &str, pause: Duration) {
@@ -122,10 +120,6 @@ impl Sqs {
             last,
             next_try: Some(last + pause),
         });
-    }
-
-    pub(super) fn works(&self) {
-        self.state.lock().failing = None;
     }
 
     /// Notes a request of settling that failed. Returns whether a line about it is due.
@@ -183,11 +177,6 @@ impl Sqs {
         }
     }
 
-    /// The receives without a response. If SQS carried them out, it counts them for the messages.
-    pub(crate) fn lost_receives(&self) -> u64 {
-        self.state.lock().lost_receives
-    }
-
     /// Whether SQS may carry out the receives that fail now.
     pub(crate) fn may_lose_receives(&self) -> bool {
         self.trouble().is_some_and(|trouble| may_be_carried_out(&trouble.code))
@@ -196,11 +185,6 @@ impl Sqs {
     /// Whether there was such a copy lately.
     pub(crate) fn has_doubts(&self) -> bool {
         self.state.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
-    }
-
-    /// The copies that SQS may have stored, though it did not confirm them.
-    pub(crate) fn copies_in_doubt(&self) -> u64 {
-        self.state.lock().copies_in_doubt
     }
 
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
@@ -264,7 +248,7 @@ mod tests {
             let sqs = Sqs::default();
             sqs.failed("http://mq:1", code, Duration::from_secs(1));
             assert_eq!(sqs.may_lose_receives(), is_lost, "{code}");
-            assert_eq!(sqs.lost_receives(), u64::from(is_lost), "{code}");
+            assert_eq!(sqs.state().lost_receives, u64::from(is_lost), "{code}");
         }
     }
 }

@@ -316,7 +316,7 @@ impl Started {
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let (sqs, cut_off) = (view.observer.sqs(), view.observer.calls().cut_off);
-        let (copies, receives) = (sqs.copies_in_doubt(), sqs.lost_receives());
+        let (copies, receives) = (sqs.state().copies_in_doubt, sqs.state().lost_receives);
         let doubts = ending::doubts(ended.not_deleted, copies, cut_off, receives);
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode);

@@ -185,7 +185,7 @@ impl TroubleLog {
         } else {
             self.credentials.end();
         }
-        let endpoint = sqs.endpoint();
+        let endpoint = sqs.state().endpoint.clone();
         let Some(Silence { since, action }) = sqs.requests.silence() else {
             // Between two tries nobody waits for a response.
             let is_over = self.silent.is_some_and(|last| sqs.requests.has_responded_since(last));

@@ -252,8 +252,8 @@ impl View {
             hidden: self.depth.hidden(),
             rate,
             progress,
-            copies_in_doubt: self.observer.sqs().copies_in_doubt(),
-            lost_receives: self.observer.sqs().lost_receives(),
+            copies_in_doubt: self.observer.sqs().state().copies_in_doubt,
+            lost_receives: self.observer.sqs().state().lost_receives,
             mode: started.mode,
             running: self.observer.calls().running,
             are_suspects: self.observer.calls().suspects > 0,
@@ -275,16 +275,16 @@ impl View {
             let silent = silence.map(|silence| silence.since);
             Some(trouble::of_receiving(started.queue.name(), &failing, silent))
         } else {
-            silence.map(|silence| trouble::of_silence(silence, sqs.endpoint().as_deref()))
+            silence.map(|silence| trouble::of_silence(silence, sqs.state().endpoint.as_deref()))
         };
         let lost = sqs.may_lose_receives().then(|| {
-            let count = thousands(sqs.lost_receives());
+            let count = thousands(sqs.state().lost_receives);
             format!("receives without a response ×{count}: messages may become dead letters without a call")
         });
         let unsettled = sqs.unsettled();
         let unsettled = unsettled.iter().map(trouble::of_unsettled);
         let doubts = sqs.has_doubts().then(|| {
-            let count = thousands(sqs.copies_in_doubt());
+            let count = thousands(sqs.state().copies_in_doubt);
             format!(
                 "copies without a confirmation ×{count}: SQS may have stored them, so messages may be \
                  handled twice"
