@@ -196,7 +196,8 @@ impl Observer {
             return false;
         }
         let line = LogLine::of(outcome);
-        if let Some(event) = line.event(self.sqs().state().max_receives) {
+        let max_receives = self.sqs().state().max_receives;
+        if let Some(event) = line.event(max_receives) {
             self.0.causes.lock().note(&event, line.undone().is_some());
             self.tell(|| event);
         }

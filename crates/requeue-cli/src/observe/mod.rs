@@ -21,7 +21,7 @@ pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, mill
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
 pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{ReceivingTrouble, Sqs, Unsettled};
+pub(crate) use sqs::{ReceivingTrouble, Sqs, SqsState, Unsettled};
 
 /// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::line::seconds;
+use crate::observe::SqsState;
 use crate::table::{counted, messages};
 
 #[derive(Clone, Copy)]
@@ -58,7 +59,8 @@ impl fmt::Display for InHand {
 }
 
 /// The notes about messages that may be handled several times.
-pub(super) fn doubts(not_deleted: u64, copies: u64, cut_off: u64, receives: u64) -> Vec<String> {
+pub(super) fn doubts(not_deleted: u64, cut_off: u64, sqs: &SqsState) -> Vec<String> {
+    let (copies, receives) = (sqs.copies_in_doubt, sqs.lost_receives);
     let were = if cut_off == 1 { "was" } else { "were" };
     let notes = [
         (

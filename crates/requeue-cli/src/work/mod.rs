@@ -315,9 +315,8 @@ impl Started {
         let left = if is_drained { None } else { view.left(&self).await };
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
-        let (sqs, cut_off) = (view.observer.sqs(), view.observer.calls().cut_off);
-        let (copies, receives) = (sqs.state().copies_in_doubt, sqs.state().lost_receives);
-        let doubts = ending::doubts(ended.not_deleted, copies, cut_off, receives);
+        let cut_off = view.observer.calls().cut_off;
+        let doubts = ending::doubts(ended.not_deleted, cut_off, &view.observer.sqs().state());
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode);
         let causes = causes.chain(view.last_troubles(self.queue.name()));

@@ -239,7 +239,7 @@ impl View {
         // it before.
         progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
-        let downstream = self.observer.downstream();
+        let (downstream, sqs) = (self.observer.downstream(), self.observer.sqs().state());
         let figure = |pause: &ScopePause| LivePause {
             scope: pause.scope,
             why: pause.reason,
@@ -252,8 +252,8 @@ impl View {
             hidden: self.depth.hidden(),
             rate,
             progress,
-            copies_in_doubt: self.observer.sqs().state().copies_in_doubt,
-            lost_receives: self.observer.sqs().state().lost_receives,
+            copies_in_doubt: sqs.copies_in_doubt,
+            lost_receives: sqs.lost_receives,
             mode: started.mode,
             running: self.observer.calls().running,
             are_suspects: self.observer.calls().suspects > 0,
