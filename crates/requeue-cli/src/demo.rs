@@ -1,6 +1,4 @@
-//! `requeue demo`: sends messages with every kind of failure, and runs until each is done or in the
-//! dead-letter queue. Time is virtual; the SDK client, the HTTP handler and Lambda's rules are
-//! real.
+//! `requeue demo`, in virtual time. The SDK client, the HTTP handler and Lambda's rules are real.
 
 use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;

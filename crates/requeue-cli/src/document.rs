@@ -1,5 +1,4 @@
-//! The policy of a command: a file, the standard input, a document on the command line, or a preset.
-//! The library has the rules.
+//! The policy of a command, in all forms of `--policy`. The library has the rules.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

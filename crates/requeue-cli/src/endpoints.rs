@@ -1,5 +1,4 @@
-//! The commands in remedies, for the endpoints of an emulator. A command that is pasted into another
-//! terminal would otherwise change AWS.
+//! The endpoints of an emulator, in remedies too: a pasted command would otherwise change AWS.
 
 use requeue::aws::SdkConfig;
 use requeue::printable;

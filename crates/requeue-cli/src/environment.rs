@@ -1,5 +1,4 @@
-//! The arguments, the variables and the input of this process, for the parts of the command line that
-//! are no settings.
+//! The arguments, variables and input of this process, for all that is no setting.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,5 +1,4 @@
-//! `requeue event`: an SQS event as Lambda's poller would deliver it now. The embedded queue makes
-//! it, so its ids, digests and times are valid.
+//! `requeue event`. The embedded queue makes the event, so its ids, digests and times are valid.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! `requeue invoke`: runs one Lambda invocation with the event in a file, on the embedded queue or
-//! on a real one.
+//! `requeue invoke`: one Lambda invocation, on the embedded queue or on a real one.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

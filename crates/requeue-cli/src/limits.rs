@@ -1,5 +1,4 @@
-//! `requeue limits`: the rate limits of a running function or worker, and an operator's changes to
-//! them, by the table that its execution environments share.
+//! `requeue limits`: an operator's changes to rate limits, by the table that environments share.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

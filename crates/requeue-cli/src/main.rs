@@ -1,5 +1,4 @@
-//! The command line: tries Requeue on a laptop, works on queues, inspects dead letters and
-//! deployments.
+//! The command line: tries Requeue on a laptop, works on queues, inspects deployments.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,7 +1,5 @@
-//! `requeue simulate outage`: a backlog, a service that is down and later rate-limited, and the
-//! execution environments of a function. It runs without and with pause and circuit breaker, or
-//! without and with a table that the execution environments share, in virtual time, over the
-//! embedded queue.
+//! `requeue simulate outage`, in virtual time, over the embedded queue: without and with pause and
+//! circuit breaker, or without and with a table that the execution environments share.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

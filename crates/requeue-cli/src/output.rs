@@ -1,5 +1,4 @@
-//! Writes to the standard output and the standard error without the panics of `println!`. A closed
-//! pipe and a full disk are no defects of this program.
+//! Writes without the panics of `println!`: a closed pipe and a full disk are no defects here.
 
 use std::error::Error;
 use std::fmt;

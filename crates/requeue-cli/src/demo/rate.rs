@@ -1,6 +1,4 @@
-//! `requeue demo --rate`: a backlog of one tenant, a few messages of others, eight execution
-//! environments that share a rate limit, and a target on loopback that counts its requests. Time is
-//! real.
+//! `requeue demo --rate`, in real time: the target on loopback counts its requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -1,5 +1,4 @@
-//! One execution environment: a function's process with its children, and its Runtime API. It handles
-//! one invocation at a time.
+//! One execution environment: a process with its children, its Runtime API, and one call at a time.
 
 use std::collections::BTreeSet;
 use std::future::pending;

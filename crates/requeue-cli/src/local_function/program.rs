@@ -1,5 +1,4 @@
-//! The program of a function: the environment of its process, the errors of its start, and new builds
-//! of its file.
+//! The program of a function: its environment, the errors of its start, and new builds of its file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -1,5 +1,4 @@
-//! The lines about a function, which begin with the time in UTC, and the function's own, each with the
-//! number of its environment before it.
+//! The lines about a function, and its own, each with the number of its environment before it.
 
 use std::fmt;
 use std::process::ExitStatus;

@@ -1,5 +1,4 @@
-//! What the library tells of a message: by its events in this process, and by the log lines of a
-//! function in JSON.
+//! What the library tells of a message: by its events here, and by the log of a function in JSON.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! One run: the queue, the function's execution environments, the table and the service, in virtual
-//! time.
+//! One run: the queue, the execution environments, the table and the service, in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -1,5 +1,4 @@
-//! How a message that never succeeds reaches the dead-letter queue, its SQS requests, and their
-//! price.
+//! How a message that never succeeds is dead-lettered, its SQS requests, and their price.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! `requeue schedule`: the times, requests and costs that follow from a policy, before it is
-//! deployed.
+//! `requeue schedule`: the times, requests and costs that follow from a policy.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

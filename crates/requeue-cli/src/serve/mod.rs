@@ -1,5 +1,4 @@
-//! `requeue serve`: serves an embedded SQS on loopback. Behind it is the user's function with an
-//! event source mapping, or the demo's endpoint for curl, the AWS CLI and others.
+//! `requeue serve`: an embedded SQS on loopback, with a function or the demo's endpoint behind it.
 
 use std::ffi::OsString;
 use std::future::ready;

@@ -1,5 +1,4 @@
-//! The runs of a simulation side by side: one after the other in virtual time, as a table, as JSON,
-//! and as rows for the local page.
+//! The runs of a simulation side by side, as a table, as JSON, and as rows for the local page.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

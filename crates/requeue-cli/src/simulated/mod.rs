@@ -1,5 +1,4 @@
-//! The parts of the simulations: the world of a run, a function with its execution environments, the
-//! store that they share, and the comparison of runs. All of them run in virtual time.
+//! The parts of the simulations, which all run in virtual time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

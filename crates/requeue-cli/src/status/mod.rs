@@ -1,5 +1,4 @@
-//! `requeue status`: a queue and its function now. It only reads, and receives no message. It fetches
-//! facts and shows them; a fact that nobody tells is unknown, with the reason.
+//! `requeue status`. It only reads; a fact that nobody tells is unknown, with the reason.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};

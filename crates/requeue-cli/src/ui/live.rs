@@ -1,5 +1,4 @@
-//! The screen "Live": the events of the worker or the function that runs in this process, and its
-//! state.
+//! The screen "Live": the events and the state of the worker or function in this process.
 
 use std::time::Duration;
 

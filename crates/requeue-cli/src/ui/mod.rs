@@ -1,5 +1,4 @@
-//! `requeue ui`: a local page for dead letters, live events and policies. `requeue work` and
-//! `requeue serve` serve the same page with `--ui`.
+//! The local page of `requeue ui`, which `requeue work` and `requeue serve` serve with `--ui`.
 
 use std::future::ready;
 use std::process::ExitCode;

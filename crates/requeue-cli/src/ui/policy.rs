@@ -1,5 +1,4 @@
-//! The screen "Policy": checks a document, draws its schedule and runs the simulations. The commands
-//! `check`, `schedule` and `simulate` do the work.
+//! The screen "Policy". The commands `check`, `schedule` and `simulate` do the work.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! The server of the local page: its guard, its bounds, and the security headers of each response.
-//! It does not know the screens.
+//! The server of the local page: its bounds, security headers and files. It knows no screen.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,5 +1,4 @@
-//! The dead letters of one look, in memory: their groups, and the parts that the page shows of
-//! each. It makes no request.
+//! The dead letters of one look, in memory, in groups. It makes no request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;

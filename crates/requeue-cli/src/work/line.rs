@@ -1,5 +1,4 @@
-//! The figures of a worker, as a line on a terminal and as the state for the page: the queue, the rate,
-//! the counts, and what holds messages back.
+//! The figures of a worker, as a line on a terminal and as the state for the page.
 
 use std::time::Duration;
 

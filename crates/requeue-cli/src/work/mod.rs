@@ -1,5 +1,4 @@
-//! `requeue work`: runs the handler of `requeue-lambda` as a long-polling worker, in a container or
-//! on a laptop.
+//! `requeue work`: the handler of `requeue-lambda` as a long-polling worker.
 
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;

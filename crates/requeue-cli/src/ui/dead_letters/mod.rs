@@ -1,5 +1,4 @@
-//! The screen "Dead letters": looks at the queue, shows groups and messages, and redrives the chosen
-//! ones. The commands of `requeue dlq` do the work.
+//! The screen "Dead letters". The commands of `requeue dlq` do the work.
 
 use std::io;
 use std::sync::Arc;

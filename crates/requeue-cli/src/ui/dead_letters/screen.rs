@@ -1,5 +1,4 @@
-//! The state of the screen "Dead letters", and its work: it looks at the queue, redrives and discards.
-//! It knows no request of a browser.
+//! The state of the screen "Dead letters", and its work. It knows no request of a browser.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
