@@ -49,8 +49,7 @@ pub(crate) struct Arguments {
 
 /// The bytes of all environment variables of a function. Source: Lambda quotas.
 const ENVIRONMENT: usize = 4_096;
-/// The bytes of the other variables of `template.yaml`, with a target, a scope and four secrets by
-/// ARN.
+/// The bytes of the other variables of `template.yaml`, with four secrets by ARN.
 const OTHER_VARIABLES: usize = 600;
 
 /// A policy whose retries end earlier outlives no deployment of the downstream service.
@@ -191,8 +190,7 @@ fn fails_fast(policy: &RetryPolicy) -> Option<String> {
 
 /// `size: …`, for a document that does not fit into the environment of a function.
 fn too_large(text: &str) -> Option<String> {
-    // Lambda counts names, values and their encoding. As a JSON string each quotation mark of the
-    // document takes two bytes.
+    // Lambda counts names and values in JSON, where a quotation mark takes two bytes.
     let bytes = |text: &str| serde_json::json!({ "REQUEUE_POLICY": text.trim() }).to_string().len();
     let (size, room) = (bytes(text), ENVIRONMENT - OTHER_VARIABLES);
     if size <= room {

@@ -192,8 +192,7 @@ impl tower::Service<Uri> for Endpoint {
         let endpoint = self.clone();
         tokio::spawn(async move {
             let service = service_fn(|request| endpoint.respond(request));
-            // An error means that the endpoint reset the connection on purpose, or that the client
-            // closed it.
+            // An error: the endpoint reset the connection on purpose, or the client closed it.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
         });
         ready(Ok(TokioIo::new(Pipe(ours))))

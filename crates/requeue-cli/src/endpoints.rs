@@ -38,8 +38,7 @@ pub(crate) async fn has_sqs_endpoint() -> bool {
     set_endpoint("SQS", &sdk::endpoints_alone().await).is_some()
 }
 
-/// Whether the requests to SQS go to an endpoint of their own, such as an emulator of SQS alone. Those to
-/// the other services would go to AWS, with its keys.
+/// Whether SQS alone has an endpoint, as an emulator: all else would go to AWS, with its keys.
 pub(crate) fn has_sqs_alone(sdk: &SdkConfig) -> bool {
     set_endpoint("SQS", sdk).is_some() && set_endpoint("Lambda", sdk).is_none()
 }

@@ -21,8 +21,7 @@ use credentials::{
 /// A code of this command line: the endpoint refused the connection.
 const CONNECTION_REFUSED: &str = "ConnectionRefused";
 
-/// The beginning of the code of a response without one, before its status: AWS always has one, a
-/// proxy or another server may not.
+/// The beginning of the code of a response without one, as of a proxy, before its status.
 const NO_CODE: &str = "HTTP ";
 /// The code of a response that is not one of AWS, such as a page of HTML.
 pub(crate) const UNREADABLE: &str = "UnreadableAnswer";

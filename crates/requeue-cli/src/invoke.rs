@@ -192,8 +192,7 @@ async fn invoke(
     Ok(ExitCode::SUCCESS)
 }
 
-/// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles
-/// none.
+/// SQS by AWS's environment. Without credentials Requeue could settle no message.
 async fn real_queue(arguments: &Arguments, records: &mut [Record]) -> Result<SqsQueue, Error> {
     let config = aws::config().await;
     if let Some(provider) = config.credentials_provider() {
@@ -220,11 +219,9 @@ fn unsettled(report: &Report) -> Option<Error> {
     Some(format!("SQS did not confirm {count} of {all} messages ({first}); {remedy}").into())
 }
 
-/// The receive time of the batch, by its own time stamps: an old event file is replayed as a fresh
-/// one, so no message is too old for its policy.
+/// The receive time by its own time stamps: an old event file is replayed as a fresh one.
 fn received(records: &[Record]) -> Result<SystemTime, Error> {
-    // HTTP dates and AWS's signatures end with the year 9999. The invocation itself needs that last
-    // year.
+    // HTTP dates and AWS's signatures end with the year 9999, which the invocation needs.
     const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
     let mut latest = None;
     for (at, record) in records.iter().enumerate() {

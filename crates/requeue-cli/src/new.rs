@@ -1,6 +1,5 @@
-//! `requeue new`: a starter project. Its files are those of `examples/own-handler` and of the ready
-//! Lambda; only names and the dependency on Requeue differ. A function in another language has the
-//! ready Lambda beside it.
+//! `requeue new`. The files are those of `examples/own-handler` and of the ready Lambda; only
+//! names and the dependency on Requeue differ.
 
 use std::fs;
 use std::io::ErrorKind;

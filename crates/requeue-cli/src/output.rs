@@ -17,8 +17,7 @@ use serde::Serialize;
 use crate::table::{columns, wrapped};
 use crate::{examples, terminal};
 
-/// Writes a line to the standard output without control characters; the value is a `Result<(),
-/// Unwritten>`.
+/// Writes a line without control characters; the value is a `Result<(), Unwritten>`.
 macro_rules! outln {
     ($($arguments:tt)*) => {
         $crate::output::write(&requeue::printable::text(&format!("{}\n", format_args!($($arguments)*))))
@@ -64,8 +63,7 @@ pub(crate) fn tell(text: &str) {
     let _ = terminal::above(|| anstream::stderr().lock().write_all(text.as_bytes()));
 }
 
-/// Writes a text with values from queues, files and services. Control characters are removed, so no
-/// value controls the terminal.
+/// Writes a text without control characters, so no value in it controls the terminal.
 pub(crate) fn text(text: &str) -> Result<(), crate::Error> {
     Ok(write(&printable::text(text))?)
 }

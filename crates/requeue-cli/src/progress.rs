@@ -1,6 +1,5 @@
-//! The progress of a long command, for two watchers: the person at the terminal, and a web page that
-//! follows the same command. The command itself writes to neither, so a stuck terminal or a slow
-//! page holds up no message.
+//! The progress of a long command, for a terminal and a web page. The command writes to neither,
+//! so a stuck terminal or a slow page holds up no message.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -289,8 +288,7 @@ const ESTIMATED: Duration = Duration::from_secs(2);
 const BARS: [usize; 3] = [24, 12, 6];
 
 impl ProgressState {
-    /// With a bar, if there is one that fits into so many columns; the words of a longer line go on
-    /// below. `None` is no terminal.
+    /// With a bar, if there is one that fits into so many columns. `None` is no terminal.
     fn text(&self, columns: Option<usize>, pace: &Pace) -> String {
         let stopping = if pace.is_stopping { "stopping" } else { "" };
         let (step, counts) = (joined(&[&self.step, stopping]), self.counts());

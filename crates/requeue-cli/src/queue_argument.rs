@@ -203,8 +203,7 @@ fn origin(url: &str) -> &str {
     url[host..].find('/').map_or(url, |path| &url[..host + path])
 }
 
-/// Whether the URL's host is that of the endpoint. Emulators name themselves `localhost`, or
-/// `LocalStack`'s name for it, on any host.
+/// Whether the URL's host is that of the endpoint. Emulators name themselves `localhost`.
 fn is_same(url: &str, endpoint: &str) -> bool {
     let (Ok(url), Ok(endpoint)) = (url.parse::<Uri>(), endpoint.parse::<Uri>()) else {
         return false;

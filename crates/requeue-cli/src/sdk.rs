@@ -1,6 +1,5 @@
-//! The SDK's configuration of commands that call AWS, and their option `--profile`. The library and the
-//! SDK read the profile from AWS's environment. A process cannot safely change its own, so the command
-//! begins anew with it.
+//! The SDK's configuration, and the option `--profile`. A process cannot safely change its own
+//! environment, so the command begins anew with that of the profile.
 
 use std::io;
 use std::time::Duration;
@@ -17,8 +16,7 @@ use requeue::aws::{self, SdkConfig};
 
 use crate::{Error, bail, environment};
 
-/// The longest time of a try, and of all tries of a request. A server may accept a connection and
-/// never respond.
+/// Of a try, and of all tries of a request. A server may accept it and never respond.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -36,8 +34,7 @@ pub(crate) fn sqs_client(sdk: &SdkConfig, region: &str) -> Client {
     Client::from_conf(aws_sdk_sqs::config::Builder::from(sdk).region(region).build())
 }
 
-/// The endpoints of AWS's environment and profile. The region is not asked for: outside AWS, that
-/// takes a second.
+/// Without the region, for which the SDK would ask: outside AWS, that takes a second.
 pub(crate) async fn endpoints_alone() -> SdkConfig {
     let loader = aws_config::defaults(BehaviorVersion::latest()).no_credentials();
     loader.region(Region::from_static("us-east-1")).load().await

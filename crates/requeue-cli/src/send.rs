@@ -239,8 +239,7 @@ pub(crate) async fn served(
     }
 }
 
-/// The only queue at the endpoint that AWS's environment or profile names, if one does. `is_at_sqs`:
-/// an option leads there.
+/// The only queue at the endpoint of AWS's environment. `is_at_sqs`: an option leads there.
 pub(crate) async fn only_queue(
     region: &RegionArgument,
     is_at_sqs: bool,

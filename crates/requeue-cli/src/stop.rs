@@ -1,6 +1,5 @@
-//! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
-//! The same signal right after the first one is the same request: GNU `timeout` signals its child and
-//! then the whole process group.
+//! The signals that ask the process to end. The first lets it clean up; the second ends it at
+//! once, unless it follows right away: GNU `timeout` signals its child, and then its group.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -25,8 +24,7 @@ const DOUBLED: Duration = Duration::from_secs(1);
 /// The same for the other signals. A person does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
-/// What a second signal leaves if it ends a command that holds messages. `{until}` stands for the
-/// time.
+/// What a second signal leaves in hand. `{until}` stands for the time.
 pub(crate) const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
 
 #[derive(Clone)]
@@ -178,8 +176,7 @@ async fn second(signals: &mut [(SignalKind, Signal)], first: u8) -> u8 {
     }
 }
 
-/// SIGINT, SIGTERM, SIGQUIT, and the SIGHUP of a closed terminal, unless `nohup` makes the process
-/// ignore it.
+/// Also the SIGHUP of a closed terminal, unless `nohup` makes the process ignore it.
 fn ending() -> Vec<SignalKind> {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()];
     if !ignores(SignalKind::hangup()) {
@@ -188,8 +185,7 @@ fn ending() -> Vec<SignalKind> {
     kinds
 }
 
-/// Whether the process was started with this signal ignored. Only Linux has a file for that; on
-/// other systems no signal counts as ignored.
+/// Whether the process was started with this signal ignored. Only Linux has a file for that.
 fn ignores(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

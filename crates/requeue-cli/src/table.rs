@@ -1,6 +1,5 @@
-//! Tables, numbers and durations for human readers. A table is as wide as the terminal. It breaks no
-//! word, so no id, except in texts of other programs; if its columns do not fit, it leaves out those
-//! that are marked so, and if that is not enough, each row becomes lines `name  value`.
+//! Tables, numbers and durations for human readers. A table that is wider than the terminal
+//! breaks no word; it leaves out columns, or each row becomes lines `name  value`.
 
 use std::io::{stderr, stdout};
 use std::iter::repeat_n;
@@ -225,16 +224,14 @@ fn broken_line(line: &str, columns: usize) -> String {
     broken(&line[..indent], indent + 2, words.split(' '), "", columns)
 }
 
-/// A text with a head in front of its first line. The other lines begin below the text, or further to
-/// the left on a narrow terminal.
+/// A text with a head in front. The other lines begin below the text, if there is room.
 pub(crate) fn hanging(head: &str, text: &str, columns: usize) -> String {
     let is_narrow = columns.saturating_sub(head.width()) < LEAST_HANGING;
     let indent = if is_narrow { head.width().min(columns / 6) } else { head.width() };
     broken(head, indent, text.split(' '), "", columns)
 }
 
-/// As [`hanging`], but a shell can read the lines of a command together. A text in words may stand
-/// behind a command.
+/// As [`hanging`], but a shell can read the lines of a command together.
 pub(crate) fn hanging_command(head: &str, text: &str, columns: usize) -> String {
     if !["aws ", "requeue ", "curl "].iter().any(|program| text.starts_with(program)) {
         return hanging(head, text, columns);

@@ -99,8 +99,7 @@ fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Removes the lines before the process ends. If that leaves something behind, they stay above it. A
-/// stuck terminal delays the end for a moment only.
+/// Before the end of the process: removes the lines, unless that leaves something behind.
 pub(crate) fn leave(left_behind: Option<String>) {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
@@ -121,8 +120,7 @@ pub(crate) fn note(text: &str) {
     let _ = output::write(&format!("{}\n", wrapped(&line, Some(columns()))));
 }
 
-/// Writes log lines: with `true` above the lines of a terminal, else to the standard output, as
-/// `2026-11-25T12:04:05Z  INFO working …`.
+/// Writes log lines: with `true` above the lines of a terminal, else to the standard output.
 pub(crate) struct LogLines(pub(crate) bool);
 
 impl Write for LogLines {

@@ -27,8 +27,7 @@ use crate::rate::{Call, Calls};
 use crate::simulated::SimulatedFunction;
 use parking_lot::Mutex;
 
-/// Ten messages each are more than the calls of two seconds, for which messages of the backlog may wait
-/// inside the function.
+/// With ten messages each, more than the calls of two seconds, for which messages may wait.
 const ENVIRONMENTS: usize = 8;
 const PERIOD: Duration = Duration::from_secs(1);
 const CALLS: u32 = 20;

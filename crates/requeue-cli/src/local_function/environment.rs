@@ -216,8 +216,7 @@ impl ProcessGroups {
         }
     }
 
-    /// Kills the rest of a group. Does nothing for a group that has ended, since another group may
-    /// have its number by now.
+    /// Kills the rest of a group, unless it has ended: another one may have its number by now.
     pub(super) fn kill(&self, pid: Pid) {
         if self.0.lock().remove(&pid.as_raw_nonzero().get()) {
             let _ = kill_process_group(pid, Signal::KILL);

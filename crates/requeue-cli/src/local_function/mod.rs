@@ -95,8 +95,7 @@ pub(crate) fn trace() -> String {
 
 pub(crate) type LocalTarget = InBulk<FunctionTarget<LocalFunction>>;
 
-/// The time of Requeue's own invocation beyond the timeout of the function: for the start of a
-/// process, for settling, and a margin.
+/// The time of Requeue beyond that of the function, to start a process and to settle.
 pub(crate) const BEYOND_TARGET: Duration = Duration::from_secs(20);
 
 /// The handler for this function. The settings get their limits from it.

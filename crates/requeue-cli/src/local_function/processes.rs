@@ -114,8 +114,7 @@ impl FunctionProcesses {
         (processes, function)
     }
 
-    /// Runs until the first start fails: a program that cannot be started is a mistake in the command
-    /// line.
+    /// Runs until the first start fails, which is a mistake in the command line.
     pub(crate) async fn run(&mut self) -> Error {
         loop {
             let is_free = self.turns.len() < self.most;

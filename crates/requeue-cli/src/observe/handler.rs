@@ -177,14 +177,12 @@ impl Drop for Call {
 }
 
 const MAX_CAUSES: usize = 1_000;
-/// Calls in a row without a response from which on the service is in trouble. Fewer may be one
-/// broken connection.
+/// So many calls in a row without a response are trouble. Fewer may be one connection.
 const TROUBLE: u32 = 3;
 
 #[derive(Default)]
 pub(crate) struct Downstream {
-    /// The failure that asked for the latest end of a scope's pause, and the last one that may open
-    /// its circuit.
+    /// The failure that asked for the latest end of a pause, or that opened a circuit last.
     causes: HashMap<(Scope, &'static str), Cause>,
     /// No pause is longer.
     pub(crate) max_pause: Duration,
@@ -285,8 +283,7 @@ fn cause(failure: &Failure) -> String {
     }
 }
 
-/// Whether the failure was concluded from a response. The reason of each of those begins with the
-/// status.
+/// Whether the failure was concluded from a response: its reason begins with the status.
 pub(super) fn is_response(failure: &Failure) -> bool {
     failure.detail().starts_with("status ")
 }

@@ -212,8 +212,7 @@ impl Observer {
     }
 }
 
-/// Counts causes and trouble of a worker, publishes its events, and leaves to the log those that no
-/// terminal shows.
+/// Counts causes and trouble, publishes events, and logs those that no terminal shows.
 impl requeue::Observer for Observer {
     fn observe(&self, event: &requeue::Event<'_>) {
         use requeue::Event as Heard;

@@ -1,6 +1,5 @@
-//! The life of messages as it happens, for the terminal and for the page: adapters around a handler
-//! and a queue, and an observer of the library's events. Nothing here holds a body, an attribute or
-//! a receipt handle longer than its message is in flight, and none of them reaches an event.
+//! The life of messages as it happens, for the terminal and the page. Nothing here holds a body,
+//! an attribute or a receipt handle longer than a message is in flight; none reaches an event.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;

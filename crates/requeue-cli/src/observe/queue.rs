@@ -55,8 +55,7 @@ impl<Q> ObservedQueue<Q> {
         });
     }
 
-    /// Waits for a response and notes it. An unsettled message tells the code of a failed request, but
-    /// not the request.
+    /// Waits for a response and notes its code, which an unsettled message has too.
     async fn response(
         &self,
         queue: &QueueArn,

@@ -1,7 +1,5 @@
-//! `requeue simulate rate`: a backlog, a service with a rate limit, and the execution environments
-//! of a function. It runs without a limit, with the limit in each execution environment, and with
-//! one limit that all share by a table, in virtual time, over the embedded queue. If tenants share the
-//! limit, it runs once more with fair shares.
+//! `requeue simulate rate`, in virtual time: without a limit, with it in each environment, with a
+//! table that all share, and with fair shares of tenants.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,5 @@
-//! The schedule as an SVG chart for a runbook. Each class has a column: above, the wait before each
-//! retry; below, the time that has passed. The same policy gives the same bytes, and the SVG brings
-//! no fonts.
+//! The schedule as an SVG chart: a column for each class. The same policy gives the same bytes,
+//! and the SVG brings no fonts.
 
 use std::time::Duration;
 
@@ -187,8 +186,7 @@ fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
     below.into_iter().chain(above.iter().rev().copied()).collect()
 }
 
-/// The age at each retry. Where retries are closer than a pixel of the logarithmic axis, the line
-/// leaves some out.
+/// The age at each retry, without those that are closer than a pixel.
 fn ages(timeline: &Timeline) -> Vec<Point> {
     const CLOSE: f64 = 1.005;
     let all = dots(timeline);

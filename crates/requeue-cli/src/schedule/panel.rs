@@ -19,8 +19,7 @@ const FONT: &str = "sans-serif";
 pub(crate) const INK: RGBColor = RGBColor(51, 51, 51);
 pub(crate) const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(crate) const LIMIT: RGBColor = RGBColor(178, 24, 43);
-/// If a budget exceeds the longest timeline by this factor, the chart names it instead of drawing
-/// it. Otherwise it would press the line flat.
+/// A limit that is so many times too far away is named: drawn, it would press the line flat.
 const FAR: f64 = 20.0;
 
 /// A point of a line: the number of the retry, and seconds.

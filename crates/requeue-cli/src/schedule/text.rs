@@ -13,8 +13,7 @@ const COSTS: &str =
     "Requests for one message that never succeeds, until it is in the dead-letter queue:";
 /// This many rows with the same delays become one.
 const PLATEAU: usize = 4;
-/// The greatest `maxReceiveCount` of a redrive policy. Source: SQS API reference,
-/// `SetQueueAttributes`.
+/// The greatest one of a redrive policy. Source: SQS API reference, `SetQueueAttributes`.
 const MAX_RECEIVE_COUNT: u32 = 1_000;
 
 pub(crate) fn of(schedule: &Schedule) -> String {

@@ -44,8 +44,7 @@ const BOUNDS: Bounds =
 pub(crate) const SQS_PORT: u16 = 9324;
 /// The endpoint's port. Other programs often use it too.
 const ENDPOINT_PORT: u16 = 8080;
-/// Most messages of a batch from a FIFO queue. Source: Lambda developer guide, "Using Lambda with
-/// Amazon SQS".
+/// Source: Lambda developer guide, "Using Lambda with Amazon SQS".
 const FIFO_BATCH_SIZE: u16 = 10;
 
 /// The time from the first signal to the end, also if writes of the output block.

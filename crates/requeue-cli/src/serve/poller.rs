@@ -175,8 +175,7 @@ impl Poller {
     }
 }
 
-/// The next batch, and the place of its mapping. The mappings take turns, so a full queue holds up no
-/// other.
+/// The next batch, and the place of its mapping. The mappings take turns.
 async fn next_batch(
     mappings: &[Mapped],
     first: usize,

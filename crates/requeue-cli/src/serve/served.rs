@@ -220,8 +220,7 @@ pub(super) fn acknowledged(events: &Events, batch: Vec<Ids>, kept: &[&str], erro
 /// A program on this machine accepts a connection in less.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The line for another terminal in which `requeue`, the AWS CLI and the SDKs are to use the SQS at
-/// this URL. It takes all credentials.
+/// The line for a terminal in which programs are to use this SQS. It takes all credentials.
 pub(crate) fn variables(url: &str) -> String {
     format!(
         "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \

@@ -81,8 +81,7 @@ impl<H: Handler> SimulatedFunction<H> {
         Self { is_polling: true, is_warm: true, ..self }
     }
 
-    /// Delivers until the queue is empty and no messages are sent by `feeding`, and tells `note` of
-    /// each batch.
+    /// Delivers until `feeding` is over and the queue empty, and tells `note` of each batch.
     pub(crate) async fn drain(
         &self,
         feeding: impl Future<Output = Result<(), Error>>,
@@ -183,8 +182,7 @@ impl<H: Handler> SimulatedFunction<H> {
         Ok(None)
     }
 
-    /// Lets SQS deliver some messages again. The limit does not look at message ids, so a second
-    /// message does as well.
+    /// Delivers some messages again, by copies: the limit does not look at message ids.
     fn duplicate(&self, records: &[Record]) -> Result<(), Error> {
         for record in records {
             if self.duplicates > 0.0 && self.sampler.sample() < self.duplicates {

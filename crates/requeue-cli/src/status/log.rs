@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::function::LogEvent;
 use crate::observe::{Kind, LogLine};
 
-/// The lines of messages that did not simply complete, and of circuits. Lambda's other lines and
-/// the metrics of batches are far more.
+/// The lines of circuits, and of messages that did not simply complete.
 pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.message = "circuit*") || ($.message = "circuit*") }"#;
 
 /// Groups of failures that are kept. A service may invent codes.

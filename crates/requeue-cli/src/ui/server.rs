@@ -139,8 +139,7 @@ fn refused_page(status: StatusCode, reason: &str) -> Response {
     (status, [(header::CONNECTION, "close")], Html(page)).into_response()
 }
 
-/// A JSON response. Values may come from queues, so its texts have no control characters: `[U+202E]`
-/// stands for one.
+/// Values may come from queues: `[U+202E]` stands for a control character in its texts.
 pub(super) fn json(value: &impl Serialize) -> Response {
     let value = serde_json::to_value(value).expect("its keys are texts");
     let text = printable_value(value).to_string();

@@ -139,8 +139,7 @@ const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after the
                                timeout, also those that are done and not yet deleted";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    // Before all slow steps: a signal without a listener does not end the first process of a
-    // container.
+    // Before all slow steps: without a listener no signal ends a container's first process.
     let stop = Stop::listen()?;
     stop.leaves(DELIVERED_AGAIN);
     let has_screen = stdout().is_terminal() && terminal::can_rewrite();

@@ -18,8 +18,6 @@ use crate::sdk;
 use crate::silence::Silence;
 use crate::table::thousands;
 
-/// `target http://127.0.0.1:3000/: connection refused ×5; next try in 28 s`, or after several causes
-/// `14 calls without a response, last: connection refused`.
 pub(super) fn of_target(
     target: &str,
     trouble: &DownstreamTrouble,
@@ -40,9 +38,6 @@ pub(super) fn of_target(
     format!("target {target}: {what}{next}")
 }
 
-/// `SQS http://127.0.0.1:9324: NoConnection ×3; next try in 8 s`. A missing permission is named: `SQS
-/// refuses sqs:ReceiveMessage on orders: AccessDenied ×3; next try in 8 s`. So is what refused
-/// credentials need.
 pub(super) fn of_receiving(
     queue: &str,
     trouble: &ReceivingTrouble,
@@ -68,18 +63,12 @@ pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
         .then(|| sdk::provider().map_or("log in again", |provider| provider.remedy))
 }
 
-/// `SQS http://127.0.0.1:9324: no response for 8 s`, and `no response to sqs:DeleteMessage for 8 s`
-/// if other actions have one.
 pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>) -> String {
     let to = silence.action.map(|action| format!(" to {action}")).unwrap_or_default();
     let endpoint = endpoint.map(|endpoint| format!(" {endpoint}")).unwrap_or_default();
     format!("SQS{endpoint}: no response{to} for {}", seconds(silence.since))
 }
 
-/// `SQS: sqs:DeleteMessage on orders: NoConnection ×4; may be delivered again`, and `SQS refuses
-/// sqs:DeleteMessage on orders` if the permission is missing. A message that is too long for a copy is
-/// named: `no room for the retry fields ×4, last in 3f9a1c2e; left to SQS`. So are copies that wait:
-/// `copies not sent ×4; delivered again in 5 min or more`.
 pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
     let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
     let count = format!("×{}", thousands(*messages));
@@ -113,8 +102,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
     }
 }
 
-/// `dead-lettered: 401 ×25, 422: outdated-fare ×2`, the three most frequent reasons first; the others
-/// are counted: `and 4 more`. `None` without any.
+/// The three most frequent reasons; the others are counted: `and 4 more`.
 pub(super) fn of_causes(what: &str, reasons: &BTreeMap<String, u64>) -> Option<String> {
     let mut reasons: Vec<_> = reasons.iter().collect();
     // First those that may be handled twice.

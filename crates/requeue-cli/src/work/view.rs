@@ -150,8 +150,7 @@ impl View {
         }
     }
 
-    /// Without a terminal, the log has a line for each message that did not simply complete; the others
-    /// are added.
+    /// The log has a line for each other message already.
     fn show_message(&self, event: &Event, mode: Mode) {
         if self.has_screen {
             if let Some(line) = message_line(event, mode) {
@@ -235,8 +234,7 @@ impl View {
 
     fn figures(&self, started: &Started, rate: Option<u64>, pauses: &[ScopePause]) -> Figures {
         let mut progress = started.worker.progress();
-        // The worker counts a message whose handler succeeded only when its batch ends, and deletes
-        // it before.
+        // The worker deletes a message, and counts it only when its batch ends.
         progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let (downstream, sqs) = (self.observer.downstream(), self.observer.sqs().state());

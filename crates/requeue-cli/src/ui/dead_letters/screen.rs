@@ -111,8 +111,7 @@ impl Screen {
         (state.snapshot, state.selection) = (None, None);
     }
 
-    /// Writes the messages to a file of this machine: nobody knows whether a browser saved its
-    /// export.
+    /// Writes the messages to a file: nobody knows whether a browser saved its export.
     pub(super) fn keep(&self, snapshot: &Snapshot, messages: &[usize]) -> Result<PathBuf, Error> {
         let name = self.queue.dead_letters.queue.arn.name();
         let since = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);
