@@ -103,6 +103,25 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// `None` if the target is a function.
+    fn url(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
+        if let Some(url) = &self.target_url {
+            return invoke::target(url, config.target_rules.clone()).map(Some);
+        }
+        if config.function.is_none() {
+            let url = config.required_target();
+            let url = url.map_err(|error| format!("{error}, or name it with --target-url"))?;
+            return Ok(Some(url.clone()));
+        }
+        if self.wait_for_target.is_some() {
+            bail!(
+                "--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a function; \
+                 remove the option"
+            );
+        }
+        Ok(None)
+    }
+
     fn variables(&self) -> Variables {
         let mut variables = self.replaced.variables();
         if let Some(function) = &self.target_function {
@@ -165,22 +184,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     config.warn_of_variables_without_effect();
     arguments.policy.apply_to(&mut config.settings)?;
     arguments.replaced.replace(&mut config.settings);
-    let url = match &arguments.target_url {
-        Some(url) => Some(invoke::target(url, config.target_rules.clone())?),
-        None if config.function.is_none() => {
-            let required = config.required_target();
-            Some(
-                required.map_err(|error| format!("{error}, or name it with --target-url"))?.clone(),
-            )
-        }
-        None if arguments.wait_for_target.is_some() => {
-            bail!(
-                "--wait-for-target waits for a URL, and REQUEUE_TARGET_FUNCTION names a \
-                        function; remove the option"
-            );
-        }
-        None => None,
-    };
+    let url = arguments.url(&config)?;
     let sdk = crate::sdk::config().await;
     let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(ASKING, find).await?;
