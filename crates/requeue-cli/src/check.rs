@@ -19,11 +19,9 @@ use crate::table::Head::Text;
 use crate::table::{Rows, span, thousands};
 use crate::{Error, config, output};
 
-mod limits;
-mod queue_config;
+mod parts;
 
-use limits::rate_limits;
-use queue_config::{advice, config_json, config_of};
+use parts::{advice, config_json, rate_limits};
 
 #[derive(clap::Args)]
 #[command(
@@ -102,7 +100,7 @@ fn json(name: &PolicyName, document: &Document, text: &str) -> Value {
             "notes": bounded(&own.policy).collect::<Vec<_>>(),
             "values": own.to_document(),
             "rules": own.rules.as_ref().map(Rules::len),
-            "queueConfig": config_json(&config_of(text, name)),
+            "queueConfig": config_json(&QueueConfig::of_queue(text, name).unwrap_or_default()),
         });
         (name.clone(), entry)
     };
@@ -124,7 +122,11 @@ pub(crate) fn report(document: &Document, text: &str) -> String {
     lines.extend(too_large(text).map(|problem| format!("{WARNING}{problem}")));
     for (name, own) in queues {
         lines.push(format!("\nqueue {name}:\n"));
-        lines.extend(of_policy(&own.policy, own.rules.as_ref(), &config_of(text, name)));
+        lines.extend(of_policy(
+            &own.policy,
+            own.rules.as_ref(),
+            &QueueConfig::of_queue(text, name).unwrap_or_default(),
+        ));
         lines.push(differing(own));
     }
     lines.join("\n")

@@ -20,11 +20,9 @@ use crate::table::Head::{Breakable, Number, Text};
 use crate::table::{Rows, clock_time, counted, moment, span, thousands};
 use crate::{Error, output};
 
-mod log;
 mod read;
 
-use log::{Circuit, Failure, LogFacts};
-use read::Reader;
+use read::{Circuit, Failure, LogFacts, Reader};
 
 #[derive(clap::Args)]
 #[command(
