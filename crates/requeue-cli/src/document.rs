@@ -12,7 +12,7 @@ use requeue::policy::RetryPolicy;
 use requeue::{FailureClass, InvalidPolicy, QueueConfig, QueueSettings, Settings, Variables};
 
 use crate::table::counted;
-use crate::{Error, environment};
+use crate::{Error, bail, environment};
 
 pub(crate) const PRESETS: [&str; 3] = ["standard", "high-volume", "critical"];
 
@@ -46,8 +46,7 @@ impl FromStr for PolicyName {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
-        let preset = PRESETS.into_iter().find(|preset| *preset == text);
-        Ok(match preset {
+        Ok(match PRESETS.into_iter().find(|preset| *preset == text) {
             Some(preset) => Self::Preset(preset),
             None if text == "-" => Self::StandardInput,
             None if text.trim_start().starts_with('{') => Self::Inline(text.to_owned()),
@@ -107,11 +106,10 @@ impl PolicyName {
 
     /// The name for a title: of a file its last part.
     pub(crate) fn title(&self) -> String {
-        let file = match self {
-            Self::File(path) => path.file_name().map(|file| file.display().to_string()),
-            Self::StandardInput | Self::Inline(_) | Self::Preset(_) => None,
-        };
-        file.unwrap_or_else(|| self.to_string())
+        match self {
+            Self::File(path) if let Some(file) = path.file_name() => file.display().to_string(),
+            other => other.to_string(),
+        }
     }
 
     pub(crate) fn text(&self) -> Result<String, Error> {
@@ -124,33 +122,33 @@ impl PolicyName {
             Self::Inline(text) => Ok(text.clone()),
             Self::Preset(name) => Ok(serde_json::json!({ "preset": name }).to_string()),
         };
-        let presets = PRESETS.join(", ");
-        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        Ok(read.map_err(|error| match error {
-            error if is_missing(&error) => format!(
-                "the policy {self} cannot be read: {error}; name a file, or a built-in policy: \
-                 {presets}"
-            ),
-            error => format!("the policy {self} cannot be read: {error}"),
+        Ok(read.map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    format!("; name a file, or a built-in policy: {}", PRESETS.join(", "))
+                }
+                _ => String::new(),
+            };
+            format!("the policy {self} cannot be read: {error}{remedy}")
         })?)
     }
 
     pub(crate) fn parse(&self, text: &str) -> Result<Document, Error> {
         self.refuse_arn(text.trim())?;
-        Ok(parse_text(text).map_err(|invalid| self.invalid(&invalid))?)
+        Ok(parse_text(text).map_err(|invalid| InvalidDocument {
+            name: self.to_string(),
+            problems: invalid.problems().to_vec(),
+        })?)
     }
 
     fn refuse_arn(&self, text: &str) -> Result<(), Error> {
-        let Some(command) = stored(text) else { return Ok(()) };
-        Err(format!(
-            "the policy {self} is an ARN: this command reads the document itself; print it with:\n  \
-             {command}"
-        )
-        .into())
-    }
-
-    fn invalid(&self, invalid: &InvalidPolicy) -> InvalidDocument {
-        InvalidDocument { name: self.to_string(), problems: invalid.problems().to_vec() }
+        if let Some(command) = stored(text) {
+            bail!(
+                "the policy {self} is an ARN: this command reads the document itself; print it \
+                 with:\n  {command}"
+            );
+        }
+        Ok(())
     }
 }
 
@@ -163,13 +161,8 @@ pub(crate) struct InvalidDocument {
 impl fmt::Display for InvalidDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, problems } = self;
-        let plural = if problems.len() == 1 { "" } else { "s" };
-        write!(
-            f,
-            "the policy {name} has {} problem{plural}:\n  {}",
-            problems.len(),
-            problems.join("\n  ")
-        )
+        let count = counted(problems.len(), "problem");
+        write!(f, "the policy {name} has {count}:\n  {}", problems.join("\n  "))
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::get;
-use futures_util::future::join_all;
+use futures_util::future::{OptionFuture, join_all};
 use serde_json::json;
 
 mod dead_letters;
@@ -111,12 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         page.show()?;
         page.jobs.iter().for_each(JobPlace::show_line);
-        let follow = async {
-            if let Some(log) = log {
-                log.follow(&stop).await;
-            }
-        };
-        let (results, ()) = tokio::join!(page.run(stop.told(), ready(())), follow);
+        let follow = OptionFuture::from(log.map(|log| log.follow(&stop)));
+        let (results, _) = tokio::join!(page.run(stop.told(), ready(())), follow);
         results.iter().for_each(output::note);
         Ok(stop.exit_code(ExitCode::SUCCESS))
     });
