@@ -132,18 +132,17 @@ async fn act(arguments: &Arguments, control: &LimitControl, table: &str) -> Resu
 }
 
 fn of_table(table: &str, error: &TableError) -> Error {
-    match error {
+    let text = match error {
         TableError::Throttled => {
-            "the table takes no change for now, since too many calls change the item; repeat the \
-             command"
-                .into()
+            "the table takes no change for now, since too many calls change the item; repeat the command"
+                .to_owned()
         }
         error => format!(
             "DynamoDB gives no answer about the table {table}: {error}; check REQUEUE_TABLE, the region, \
              the endpoint and the credentials"
-        )
-        .into(),
-    }
+        ),
+    };
+    text.into()
 }
 
 /// The limit that the arguments name, its policy and the name of its table.
@@ -155,28 +154,28 @@ async fn limit(arguments: &Arguments) -> Result<(LimitControl, RetryPolicy, Stri
     };
     let policy = policy(arguments, &variables)?;
     let Some(table) = variables.get("REQUEUE_TABLE") else {
-        return Err(if arguments.function.is_some() {
-            format!(
+        if arguments.function.is_some() {
+            bail!(
                 "the function {name} has no REQUEUE_TABLE, so each execution environment keeps the \
                  limit alone: deploy it with SharedTable=dynamodb"
-            )
-        } else {
+            );
+        }
+        bail!(
             "there is no table: name a function with --function, or set REQUEUE_TABLE and the other \
              settings of the worker"
-                .to_owned()
-        }
-        .into());
+        );
     };
     let mut shared = SharedTable::by(Arc::new(DynamoTable::new(table, &sdk)));
     shared.namespace = variables.get("REQUEUE_NAMESPACE").cloned().unwrap_or(name);
     let scope = arguments.scope.as_ref().map_or_else(Scope::default, Scope::of);
-    if variables.contains_key("REQUEUE_SCOPE") != arguments.scope.is_some() {
-        return Err(if arguments.scope.is_some() {
-            "there is no REQUEUE_SCOPE, so all messages have one scope: leave --scope out"
-        } else {
-            "each value of REQUEUE_SCOPE has a limit of its own: name a value with --scope"
+    match (variables.contains_key("REQUEUE_SCOPE"), arguments.scope.is_some()) {
+        (true, false) => {
+            bail!("each value of REQUEUE_SCOPE has a limit of its own: name a value with --scope")
         }
-        .into());
+        (false, true) => {
+            bail!("there is no REQUEUE_SCOPE, so all messages have one scope: leave --scope out")
+        }
+        _ => {}
     }
     let control = of(&shared, &policy, scope, arguments.key.as_deref())?;
     Ok((control, policy, table.clone()))
@@ -192,7 +191,7 @@ fn of(
     let all = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     let limit = match (value, &keys[..]) {
         (None, _) => LimitControl::new(shared, policy, None, scope),
-        (Some(_), []) => return Err("no limit of the policy has a `key`: leave --key out".into()),
+        (Some(_), []) => bail!("no limit of the policy has a `key`: leave --key out"),
         (Some(text), [first, others @ ..]) => {
             let prefixed = keys.iter().find_map(|key| {
                 Some((*key, text.strip_prefix(&key.to_string())?.strip_prefix('=')?))
@@ -217,15 +216,12 @@ fn policy(
     arguments: &Arguments,
     variables: &BTreeMap<String, String>,
 ) -> Result<RetryPolicy, Error> {
-    let name = match (&arguments.policy, variables.get("REQUEUE_POLICY")) {
-        (Some(name), _) => name.clone(),
-        (None, Some(text)) => text.parse()?,
-        (None, None) => {
-            bail!(
-                "there is no policy: set REQUEUE_POLICY as the worker has it, or name the policy \
-                        with --policy"
-            );
-        }
+    let given = arguments.policy.clone();
+    let name = given.or_else(|| variables.get("REQUEUE_POLICY")?.parse().ok());
+    let Some(name) = name else {
+        bail!(
+            "there is no policy: set REQUEUE_POLICY as the worker has it, or name it with --policy"
+        );
     };
     if let (PolicyName::File(path), None, Some(function)) =
         (&name, &arguments.policy, &arguments.function)
@@ -245,14 +241,11 @@ fn calls(calls: u32, limit: &RateLimit, what: &str) -> String {
 
 /// `until 14:03:22 UTC`
 fn until(time: SystemTime, now: SystemTime) -> Option<String> {
-    let rest = time.duration_since(now).unwrap_or_default();
-    (rest <= Duration::from_secs(LONGEST)).then(|| {
-        if rest < Duration::from_secs(86_400) {
-            format!("until {} UTC", clock_time(time))
-        } else {
-            format!("until {}", moment(time).unwrap_or_default())
-        }
-    })
+    match time.duration_since(now).unwrap_or_default().as_secs() {
+        0..86_400 => Some(format!("until {} UTC", clock_time(time))),
+        86_400..=LONGEST => Some(format!("until {}", moment(time).unwrap_or_default())),
+        _ => None,
+    }
 }
 
 fn show(
