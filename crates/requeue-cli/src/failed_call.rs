@@ -45,43 +45,40 @@ pub(crate) enum Cause {
     Other,
 }
 
+/// Sources: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot"; SQS API
+/// reference, common errors. The last ones are of an emulator that lacks the operation.
+const CODES: [(Cause, &str); 6] = [
+    (
+        Cause::ExpiredCredentials,
+        "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired",
+    ),
+    (
+        Cause::UnknownCredentials,
+        "IncompleteSignature InvalidAccessKeyId InvalidClientTokenId InvalidSecurity \
+         InvalidSignatureException MissingAuthenticationToken MissingAuthenticationTokenException \
+         SignatureDoesNotMatch UnrecognizedClientException",
+    ),
+    (
+        Cause::Denied,
+        "AccessDenied AccessDeniedException AuthorizationError NotAuthorized UnauthorizedOperation",
+    ),
+    (Cause::KeyDenied, "KmsAccessDenied KMS.AccessDeniedException"),
+    (Cause::NoQueue, "NonExistentQueue QueueDoesNotExist"),
+    (Cause::NotImplemented, "InvalidAction NotImplemented UnknownOperationException"),
+];
+
 impl Cause {
     pub(crate) fn of(code: &str) -> Self {
-        let is_throttled =
-            ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"].map(|it| code.contains(it));
+        let known = CODES.iter().find(|(_, codes)| codes.split(' ').any(|known| known == code));
+        let throttled = ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"];
         match code {
+            _ if let Some((cause, _)) = known => *cause,
             NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED | OF_LOGIN => Self::NoCredentials,
-            // Source: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot".
-            "ExpiredToken"
-            | "ExpiredTokenException"
-            | "TokenRefreshRequired"
-            | "RequestExpired" => Self::ExpiredCredentials,
-            // Source: SQS API reference, common errors.
-            "IncompleteSignature"
-            | "InvalidAccessKeyId"
-            | "InvalidClientTokenId"
-            | "InvalidSecurity"
-            | "InvalidSignatureException"
-            | "MissingAuthenticationToken"
-            | "MissingAuthenticationTokenException"
-            | "SignatureDoesNotMatch"
-            | "UnrecognizedClientException" => Self::UnknownCredentials,
-            "AccessDenied"
-            | "AccessDeniedException"
-            | "AuthorizationError"
-            | "NotAuthorized"
-            | "UnauthorizedOperation" => Self::Denied,
-            "KmsAccessDenied" | "KMS.AccessDeniedException" => Self::KeyDenied,
-            "NonExistentQueue" | "QueueDoesNotExist" => Self::NoQueue,
             CONNECTION_REFUSED | NO_CONNECTION | CONNECTION_LOST | "TimedOut" => Self::NoResponse,
-            // Of an emulator that lacks the operation.
-            "InvalidAction" | "NotImplemented" | "UnknownOperationException" => {
-                Self::NotImplemented
-            }
             TOO_MANY_PAGES => Self::TooManyPages,
             UNREADABLE => Self::NotOfAws,
             _ if code.starts_with(NO_CODE) => Self::NotOfAws,
-            _ if is_throttled.contains(&true) => Self::Throttled,
+            _ if throttled.iter().any(|word| code.contains(word)) => Self::Throttled,
             _ => Self::Other,
         }
     }
@@ -196,13 +193,14 @@ impl<'a> FailedCall<'a> {
     fn no_response(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { service, operation, endpoint, error, .. } = self;
         let code = error.code.as_str();
-        if let Some((variable, value)) = environment::endpoint_variable(service)
+        let set = environment::endpoint_variable(service);
+        if let Some((variable, value)) = &set
             && !["http://", "https://"].iter().any(|scheme| value.starts_with(scheme))
         {
             return write!(
                 f,
                 "{variable} is `{}`, and an endpoint is a URL; begin it with http:// or https://",
-                printable::url(&value)
+                printable::url(value)
             );
         }
         let fails = match code {
@@ -213,11 +211,11 @@ impl<'a> FailedCall<'a> {
             }
             _ => format!("{service} at {endpoint} does not respond to {operation} ({code})"),
         };
-        match environment::endpoint_variable(service) {
+        match set {
             Some((variable, _)) => write!(
                 f,
-                "{fails}; {variable} sets this endpoint: start the server there, or correct or \
-                 unset {variable}"
+                "{fails}; {variable} sets this endpoint: start the server there, or correct or unset \
+                 {variable}"
             ),
             None => write!(
                 f,
