@@ -158,7 +158,7 @@ impl Environment {
                     return Ok(body);
                 }
                 RuntimeRequest::Error { id, error }
-                    if id.is_none_or(|id| id == invocation.request_id) =>
+                    if id.as_ref().is_none_or(|id| *id == invocation.request_id) =>
                 {
                     return Err(FunctionError::reported(error));
                 }

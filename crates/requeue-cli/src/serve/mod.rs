@@ -32,7 +32,7 @@ mod served;
 mod target;
 
 use poller::{MappedFunction, Poller};
-pub(crate) use served::{ServedQueue, beside, dead_letters_of, variables};
+pub(crate) use served::{ServedQueue, beside, dead_letters_of};
 use served::{ServedSqs, Watched};
 use target::TargetProcessor;
 

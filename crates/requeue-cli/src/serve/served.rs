@@ -221,7 +221,7 @@ pub(super) fn acknowledged(events: &Events, batch: Vec<Ids>, kept: &[&str], erro
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The line for a terminal in which programs are to use this SQS. It takes all credentials.
-pub(crate) fn variables(url: &str) -> String {
+fn variables(url: &str) -> String {
     format!(
         "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \
          AWS_SECRET_ACCESS_KEY=any"
