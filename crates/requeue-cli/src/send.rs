@@ -186,7 +186,9 @@ impl Arguments {
             bail!("{name} is a FIFO queue, and each of its messages needs a group; add --group ID");
         }
         if is_fifo && self.delay.is_some() {
-            bail!("{name} is a FIFO queue, whose messages have no delay; remove --delay");
+            bail!(
+                "{name} is a FIFO queue, whose messages have no delay of their own; remove --delay"
+            );
         }
         if !is_fifo && self.deduplication_id.is_some() {
             bail!(

@@ -5,8 +5,8 @@ use std::time::Duration;
 use requeue::embedded::InvocationResult;
 use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, DeadLetterMode, DynBulk, Handler, LogLines, Mode, Observers, RecursiveLoop,
-    Settings, SqsEvent, respond,
+    BatchProcessor, DeadLetterMode, DynBulk, Event as Heard, Handler, LogLines, Mode, Observer,
+    Observers, RecursiveLoop, Settings, SqsEvent, respond,
 };
 use requeue_lambda::Config;
 use tokio::time::Instant;
@@ -22,6 +22,7 @@ use crate::{Error, output, terminal};
 pub(super) struct TargetProcessor {
     processor: BatchProcessor<LocalTarget, SqsQueue>,
     limit: Duration,
+    shown: Shown,
 }
 
 impl TargetProcessor {
@@ -39,7 +40,8 @@ impl TargetProcessor {
         // The embedded SQS has no loop detection.
         settings.recursive_loop = RecursiveLoop::Allow;
         let (mode, max_receives) = (settings.mode, arguments.max_receive_count.into());
-        settings.observers = Observers::only(Shown { events, mode, max_receives });
+        let shown = Shown { events, mode, max_receives };
+        settings.observers = Observers::only(shown.clone());
         warn_of_missing_queues(&config.settings, sqs);
         let most = arguments.environments();
         let target = local_target(function, arguments.timeout, most, &mut config);
@@ -52,7 +54,7 @@ impl TargetProcessor {
         }
         let queue = SqsQueue::new(&sqs.embedded.client());
         let processor = BatchProcessor::new(target, queue, config.settings);
-        Ok(Self { processor, limit: arguments.invocation_timeout() })
+        Ok(Self { processor, limit: arguments.invocation_timeout(), shown })
     }
 
     /// One invocation. With the reason if it failed.
@@ -61,6 +63,7 @@ impl TargetProcessor {
         let invoked = async {
             let records = SqsEvent::with_texts(event)?.into_records()?;
             let report = self.processor.process(records, deadline).await;
+            report.outcomes.iter().for_each(|outcome| self.shown.observe(&Heard::Settled(outcome)));
             Ok::<_, Error>(serde_json::to_vec(&respond(&report)?)?)
         };
         match invoked.await {
@@ -108,17 +111,19 @@ fn warn_of_few_receives(receives: u32) {
 }
 
 /// A line for each message, and events for the page.
+#[derive(Clone)]
 struct Shown {
     events: Option<Events>,
     mode: Mode,
     max_receives: u32,
 }
 
-impl requeue::Observer for Shown {
-    fn observe(&self, event: &requeue::Event<'_>) {
-        use requeue::Event as Heard;
-        LogLines.observe(event);
-        let event = match *event {
+impl Observer for Shown {
+    fn observe(&self, heard: &Heard<'_>) {
+        if !matches!(heard, Heard::Settled(_)) {
+            LogLines.observe(heard);
+        }
+        let event = match *heard {
             Heard::Called { message_id, original_message_id, attempt, .. } => {
                 let id = message_id.unwrap_or_default();
                 let ids = Ids::new(id, original_message_id.unwrap_or(id));
