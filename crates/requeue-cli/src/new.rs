@@ -229,7 +229,15 @@ fn checkout(given: Option<&Path>) -> Result<Option<PathBuf>, Error> {
         );
     }
     // The project is in another directory, so the path has to be absolute.
-    Ok(Some(fs::canonicalize(path)?))
+    let path = fs::canonicalize(path)?;
+    if path.to_str().is_none_or(|path| path.contains(char::is_control)) {
+        bail!(
+            "{} cannot be written into a Cargo.toml, where a path is UTF-8 without control \
+             characters; rename the directory",
+            path.display()
+        );
+    }
+    Ok(Some(path))
 }
 
 fn is_checkout(path: &Path) -> bool {

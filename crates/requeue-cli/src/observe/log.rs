@@ -178,16 +178,6 @@ impl LogLine {
     }
 }
 
-/// Whether log lines about trouble with SQS are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TroubleLines {
-    /// Never: the terminal has a line for them.
-    #[default]
-    Hidden,
-    /// The first one, and then one every 30 s.
-    Rare,
-}
-
 impl Observer {
     /// Notes an outcome. The terminal has one line for all messages that were not settled.
     fn settled(&self, outcome: &Outcome) -> bool {
@@ -203,12 +193,12 @@ impl Observer {
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
         self.sqs().not_settled(Some(code), id, 1);
-        self.logs_requests()
+        self.0.has_log
     }
 
     /// Whether a line about trouble is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
-        self.logs_requests() && lines.lock().is_due()
+        self.0.has_log && lines.lock().is_due()
     }
 }
 
@@ -241,7 +231,7 @@ impl requeue::Observer for Observer {
             }
             Heard::NotDeleted { messages, .. } => {
                 self.sqs().not_settled(None, None, number(messages));
-                self.logs_requests()
+                self.0.has_log
             }
             _ => true,
         };

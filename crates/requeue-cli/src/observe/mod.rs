@@ -18,7 +18,7 @@ mod sqs;
 
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
-pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, TroubleLines};
+pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, SqsState, Unsettled};
 
@@ -39,7 +39,8 @@ struct Inner {
     extending: Mutex<RareLines>,
     /// The seconds to come in which a message is due.
     due: Mutex<BTreeSet<u64>>,
-    lines: TroubleLines,
+    /// Whether the log has lines about failed requests: no terminal shows them.
+    has_log: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -57,8 +58,8 @@ pub(crate) struct Calls {
 }
 
 impl Observer {
-    pub(crate) fn new(events: Option<Events>, lines: TroubleLines) -> Self {
-        Self(Arc::new(Inner { events, lines, ..Inner::default() }))
+    pub(crate) fn new(events: Option<Events>, has_log: bool) -> Self {
+        Self(Arc::new(Inner { events, has_log, ..Inner::default() }))
     }
 
     fn is_read(&self) -> bool {
@@ -78,11 +79,6 @@ impl Observer {
     /// From now on a call without an end counts as cut off.
     pub(crate) fn ends(&self) {
         self.0.calls.lock().is_ending = true;
-    }
-
-    /// Whether the log has lines about failed requests.
-    fn logs_requests(&self) -> bool {
-        self.0.lines == TroubleLines::Rare
     }
 
     pub(crate) fn downstream(&self) -> MutexGuard<'_, Downstream> {

@@ -73,9 +73,7 @@ impl<Q> ObservedQueue<Q> {
         };
         match code {
             None => sqs.carried_out(action),
-            Some(code)
-                if sqs.refused(action, queue.name(), code) && self.observer.logs_requests() =>
-            {
+            Some(code) if sqs.refused(action, queue.name(), code) && self.observer.0.has_log => {
                 tracing::warn!(action, queue = %queue, code, "a request to SQS failed");
             }
             Some(_) => {}

@@ -162,7 +162,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
         arguments.show_function()?;
     }
     if let Some(page) = page {
-        page.show()?;
+        outln!("{}", page.line())?;
         let stop = stop.clone();
         tokio::spawn(async move { page.run(stop.told(), ready(())).await });
     }

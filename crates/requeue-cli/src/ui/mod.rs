@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         if arguments.allow_redrive {
             stop.leaves(COPIES_IN_HAND);
         }
-        page.show()?;
+        outln!("{}", page.line())?;
         page.jobs.iter().for_each(JobPlace::show_line);
         let follow = OptionFuture::from(log.map(|log| log.follow(&stop)));
         let (results, _) = tokio::join!(page.run(stop.told(), ready(())), follow);
@@ -159,14 +159,8 @@ impl Page {
         Ok(Self { server: Server::open(port, option).await?, router, jobs })
     }
 
-    pub(crate) fn show(&self) -> Result<(), Error> {
-        outln!("page          {}", self.server.url())?;
-        Ok(())
-    }
-
-    /// Tells the URL where the standard output belongs to a log.
-    pub(crate) fn tell(&self) {
-        output::note(format_args!("page          {}", self.server.url()));
+    pub(crate) fn line(&self) -> String {
+        format!("page          {}", self.server.url())
     }
 
     /// Ends the jobs after the stop, serves until `last` is over, and returns a line for each result.

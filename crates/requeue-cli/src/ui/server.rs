@@ -207,39 +207,29 @@ pub(super) fn events(data: impl Stream<Item = String> + Send + 'static) -> Respo
     (headers, Body::from_stream(events)).into_response()
 }
 
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
-const SVG: &str = "image/svg+xml";
-
 macro_rules! files {
-    ($($path:literal: $kind:ident $name:literal),+ $(,)?) => {
-        [$(($path, $kind, include_str!(concat!("assets/", $name)))),+]
+    ($($name:literal),+ $(,)?) => {
+        [$(($name, include_str!(concat!("assets/", $name)))),+]
     };
 }
 
-const FILES: [(&str, &str, &str); 16] = files! {
-    "/": HTML "index.html",
-    "/style.css": CSS "style.css",
-    "/icon.svg": SVG "icon.svg",
-    "/app.js": JAVASCRIPT "app.js",
-    "/api.js": JAVASCRIPT "api.js",
-    "/dom.js": JAVASCRIPT "dom.js",
-    "/job.js": JAVASCRIPT "job.js",
-    "/result.js": JAVASCRIPT "result.js",
-    "/selection.js": JAVASCRIPT "selection.js",
-    "/dead_letter.js": JAVASCRIPT "dead_letter.js",
-    "/dead_letters.js": JAVASCRIPT "dead_letters.js",
-    "/live.css": CSS "live.css",
-    "/live.js": JAVASCRIPT "live.js",
-    "/live_chart.js": JAVASCRIPT "live_chart.js",
-    "/live_messages.js": JAVASCRIPT "live_messages.js",
-    "/policy.js": JAVASCRIPT "policy.js",
-};
+#[rustfmt::skip]
+const FILES: [(&str, &str); 16] = files![
+    "index.html", "style.css", "icon.svg", "app.js", "api.js", "dom.js", "job.js", "result.js",
+    "selection.js", "dead_letter.js", "dead_letters.js", "live.css", "live.js", "live_chart.js",
+    "live_messages.js", "policy.js",
+];
 
 pub(super) fn assets() -> Router {
-    FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        router.route(path, get(async move || ([(CONTENT_TYPE, kind)], text).into_response()))
+    FILES.into_iter().fold(Router::new(), |router, (name, text)| {
+        let (path, kind) = match name.rsplit_once('.') {
+            Some((_, "css")) => (name, "text/css; charset=utf-8"),
+            Some((_, "js")) => (name, "text/javascript; charset=utf-8"),
+            Some((_, "svg")) => (name, "image/svg+xml"),
+            _ => ("", "text/html; charset=utf-8"),
+        };
+        let file = get(async move || ([(CONTENT_TYPE, kind)], text).into_response());
+        router.route(&format!("/{path}"), file)
     })
 }
 
@@ -252,9 +242,9 @@ mod tests {
 
     #[test]
     fn the_whole_page_is_small_and_loads_nothing_from_elsewhere() {
-        let bytes: usize = FILES.iter().map(|(_, _, text)| text.len()).sum();
+        let bytes: usize = FILES.iter().map(|(_, text)| text.len()).sum();
         assert!(bytes <= MAX_BYTES, "{bytes} bytes");
-        for (path, _, text) in FILES {
+        for (path, text) in FILES {
             let text = text.replace("http://www.w3.org/", "");
             assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
         }
@@ -262,7 +252,7 @@ mod tests {
 
     #[test]
     fn no_script_writes_markup() {
-        for (path, _, text) in FILES {
+        for (path, text) in FILES {
             for sink in [
                 "innerHTML",
                 "outerHTML",

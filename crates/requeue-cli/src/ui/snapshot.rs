@@ -1,10 +1,10 @@
 //! The dead letters of one look, in memory, in groups. It makes no request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::SystemTime;
 
 use requeue::queue::AttributeValue;
 use requeue::{DeadLetter, FailureClass, JsonPointer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::server;
@@ -20,12 +20,18 @@ const MAX_TENANTS: usize = 200;
 const OTHER_TENANTS: &str = "…";
 
 pub(super) struct Snapshot {
-    pub(super) number: u64,
-    pub(super) taken: SystemTime,
+    pub(super) look: Look,
     pub(super) letters: Vec<Letter>,
     groups: Vec<Group>,
     by_tenant: BTreeMap<Option<String>, DeadLetterGroups>,
     group_of: Vec<usize>,
+}
+
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Look {
+    pub(super) number: u64,
+    pub(super) taken: Option<String>,
     pub(super) is_complete: bool,
     pub(super) is_stopped: bool,
     pub(super) is_released: bool,
@@ -64,12 +70,7 @@ pub(super) fn tenant(
 }
 
 impl Snapshot {
-    pub(super) fn new(
-        number: u64,
-        taken: SystemTime,
-        letters: Vec<Letter>,
-        scope: Option<&str>,
-    ) -> Self {
+    pub(super) fn new(look: Look, letters: Vec<Letter>, scope: Option<&str>) -> Self {
         let mut by_tenant: BTreeMap<Option<String>, DeadLetterGroups> = BTreeMap::new();
         let mut at: HashMap<(Option<String>, GroupKey), usize> = HashMap::new();
         let mut groups: Vec<Group> = Vec::new();
@@ -88,18 +89,7 @@ impl Snapshot {
             groups[group].members.push(number);
             group_of.push(group);
         }
-        Self {
-            number,
-            taken,
-            letters,
-            groups,
-            by_tenant,
-            group_of,
-            is_complete: false,
-            is_stopped: false,
-            is_released: false,
-            not_reached: Unseen::default(),
-        }
+        Self { look, letters, groups, by_tenant, group_of }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -116,16 +106,10 @@ impl Snapshot {
                 "count": members.len(),
             })
         };
-        json!({
-            "number": self.number,
-            "taken": moment(self.taken),
-            "count": self.letters.len(),
-            "isComplete": self.is_complete,
-            "isStopped": self.is_stopped,
-            "isReleased": self.is_released,
-            "notReached": self.not_reached,
-            "groups": self.groups.iter().map(group).collect::<Value>(),
-        })
+        let mut json = json!(self.look);
+        json["count"] = self.letters.len().into();
+        json["groups"] = self.groups.iter().map(group).collect();
+        json
     }
 
     pub(super) fn kind(&self, at: usize) -> (&'static str, Option<&str>) {

@@ -33,14 +33,14 @@ impl Ending {
     pub(super) fn log(&mut self, hand: InHand) {
         if let Some(text) = self.text(hand).filter(|_| !self.is_logged) {
             self.is_logged = true;
-            tracing::info!("{text}; a second signal ends it at once");
+            tracing::info!("ending: {text}; a second signal ends it at once");
         }
     }
 
-    /// `ending: 2 handlers still run, 3 messages to settle, 28 s left`
+    /// `2 handlers still run, 3 messages to settle, 28 s left`
     pub(super) fn text(&self, hand: InHand) -> Option<String> {
         let rest = self.limit.saturating_sub(self.began?.elapsed());
-        Some(format!("ending: {hand}, {} left", seconds(rest)))
+        Some(format!("{hand}, {} left", seconds(rest)))
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
             (hand(1, 1), "1 handler still runs, 1 message to settle"),
             (hand(0, 3), "no handler runs, 3 messages to settle"),
         ] {
-            assert_eq!(ending.text(hand), Some(format!("ending: {running}, 28 s left")));
+            assert_eq!(ending.text(hand), Some(format!("{running}, 28 s left")));
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::stop::Stop;
 use crate::table::messages;
 use crate::terminal;
 use crate::ui::{BesideArguments, DeadLetterScreen, Site};
-use crate::{Error, bail, invoke};
+use crate::{Error, bail, invoke, output};
 
 mod settings;
 mod ending;
@@ -287,9 +287,7 @@ impl Started {
         } else {
             None
         };
-        if let Some(page) = &page {
-            page.tell();
-        }
+        page.iter().for_each(|page| output::note(page.line()));
         let (end, has_ended) = watch::channel(false);
         let ends = async || {
             let _ = has_ended.clone().wait_for(|has_ended| *has_ended).await;

@@ -15,9 +15,7 @@ use super::ending::{Ending, InHand};
 use super::line::{Depth, Figures, LAST, Rate, on_page, seconds};
 use super::trouble;
 use super::trouble::TroubleLog;
-use crate::observe::{
-    Causes, Event, Events, Observer, Reader, ReceivingTrouble, TroubleLines, message_line,
-};
+use crate::observe::{Causes, Event, Events, Observer, Reader, ReceivingTrouble, message_line};
 use crate::output;
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::stop::Stop;
@@ -44,13 +42,9 @@ impl View {
     pub(super) fn new(has_screen: bool, is_verbose: bool, has_page: bool) -> Self {
         let events = (is_verbose || has_page).then(Events::default);
         // The lines of the screen say the rest.
-        let (trouble, level) = if has_screen {
-            (TroubleLines::Hidden, tracing::Level::WARN)
-        } else {
-            (TroubleLines::Rare, tracing::Level::INFO)
-        };
+        let level = if has_screen { tracing::Level::WARN } else { tracing::Level::INFO };
         init_logging_to(level, move || LogLines(has_screen));
-        let observer = Observer::new(events.clone(), trouble);
+        let observer = Observer::new(events.clone(), !has_screen);
         let page = has_page.then(watch::Sender::default);
         let verbose = events.as_ref().filter(|_| is_verbose);
         let verbose = verbose.map(|events| Mutex::new(events.read_from(0)));
@@ -64,14 +58,14 @@ impl View {
 
     /// Does a step before the first receive. A step of more than a second shows what it waits for.
     pub(super) async fn waiting<T>(&self, step: &str, work: impl Future<Output = T>) -> T {
-        let step = format!("waiting for {step}");
-        let _line = self.has_screen.then(|| CommandProgress::shown_after(NOTICEABLE, &*step));
+        let line = || CommandProgress::shown_after(NOTICEABLE, format!("waiting for {step}"));
+        let _line = self.has_screen.then(line);
         let mut work = std::pin::pin!(work);
         if let Ok(ended) = timeout(NOTICEABLE, &mut work).await {
             return ended;
         }
         if !self.has_screen {
-            tracing::info!("{step}");
+            tracing::info!("waiting for {step}");
         }
         work.await
     }
@@ -202,8 +196,8 @@ impl View {
             }
             if let Some(page) = &self.page {
                 let ending = ending.text(self.in_hand(started));
-                let troubles = self.troubles(started, &pauses);
-                let troubles = ending.into_iter().chain(troubles).collect();
+                let ending = ending.map(|text| format!("ending: {text}")).into_iter();
+                let troubles = ending.chain(self.troubles(started, &pauses)).collect();
                 page.send_replace(on_page(started, figures, troubles, stop));
             }
         }
@@ -212,7 +206,7 @@ impl View {
     fn draw(&self, started: &Started, ending: &Ending, figures: &Figures, pauses: &[ScopePause]) {
         let mut lines = figures.lines(terminal::columns());
         let ending = ending.text(self.in_hand(started));
-        lines.extend(ending.map(|text| format!("{text}; a second Ctrl-C ends it at once")));
+        lines.extend(ending.map(|text| format!("ending: {text}; a second Ctrl-C ends it at once")));
         lines.extend(self.causes(started.mode));
         lines.extend(self.troubles(started, pauses));
         terminal::draw(&lines.join("\n"));

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use requeue::Clock;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::outdated;
@@ -19,10 +20,10 @@ use crate::dlq::scan::{ScanEnd, Unseen};
 use crate::dlq::{DeadLetters, discard, export};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::messages;
+use crate::table::{messages, moment};
 use crate::ui::job::JobPlace;
 use crate::ui::server::FailedRequest;
-use crate::ui::snapshot::Snapshot;
+use crate::ui::snapshot::{Look, Snapshot};
 use crate::{Error, bail, environment};
 
 /// The memory of the messages that the page keeps. A look ends there.
@@ -87,7 +88,7 @@ impl Screen {
 
     pub(super) fn snapshot(&self, number: u64) -> Result<Arc<Snapshot>, FailedRequest> {
         let snapshot = self.state.lock().snapshot.clone();
-        snapshot.filter(|snapshot| snapshot.number == number).ok_or_else(outdated)
+        snapshot.filter(|snapshot| snapshot.look.number == number).ok_or_else(outdated)
     }
 
     pub(super) fn selected(
@@ -178,15 +179,20 @@ impl Screen {
         let looked = looked.await.into_result()?;
         let mut state = self.state.lock();
         state.looks += 1;
-        let taken = Clock::system().now();
-        let mut snapshot = Snapshot::new(state.looks, taken, seen, self.queue.scope.as_deref());
-        snapshot.is_complete = looked.is_complete() && beyond == 0;
-        snapshot.is_stopped = looked.end == ScanEnd::Interrupted;
-        snapshot.is_released = looked.is_released();
-        let is_cut = snapshot.is_stopped || beyond > 0;
-        snapshot.not_reached =
-            if is_cut { Unseen::broken_off(looked.not_seen + beyond) } else { looked.unseen };
-        state.snapshot = Some(Arc::new(snapshot));
+        let is_stopped = looked.end == ScanEnd::Interrupted;
+        let is_cut = is_stopped || beyond > 0;
+        let look = Look {
+            number: state.looks,
+            taken: moment(Clock::system().now()),
+            is_complete: looked.is_complete() && beyond == 0,
+            is_stopped,
+            is_released: looked.is_released(),
+            not_reached: match is_cut {
+                true => Unseen::broken_off(looked.not_seen + beyond),
+                false => looked.unseen,
+            },
+        };
+        state.snapshot = Some(Arc::new(Snapshot::new(look, seen, self.queue.scope.as_deref())));
         state.selection = None;
         Ok(Value::Null)
     }
@@ -279,7 +285,8 @@ const NOT_RECEIVED: &str = "not received: another reader holds it, SQS's respons
                             lost, or it is no longer in the queue; look again after its \
                             visibility timeout";
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct KindCounts {
     done: usize,
     left: usize,
@@ -331,14 +338,9 @@ pub(super) fn result_json(
     reasons.sort_by_key(|(_, count)| Reverse(*count));
     let reason = |(why, count)| json!({ "why": why, "count": count });
     let kind = |((class, code), counts): (&(&str, Option<&str>), &KindCounts)| {
-        json!({
-            "class": class,
-            "code": code,
-            "done": counts.done,
-            "left": counts.left,
-            "copiedBefore": counts.copied_before,
-            "inDoubt": counts.in_doubt,
-        })
+        let mut kind = json!(counts);
+        (kind["class"], kind["code"]) = ((*class).into(), (*code).into());
+        kind
     };
     json!({
         "lines": end.lines,
@@ -357,8 +359,6 @@ pub(super) fn result_json(
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use requeue::Record;
     use tokio::time::Instant;
 
@@ -375,7 +375,7 @@ mod tests {
             Letter::new(record, Instant::now()).expect("it has all")
         };
         let letters = ["done", "lost", "refused", "unreached"].map(letter).into();
-        let snapshot = Snapshot::new(1, SystemTime::UNIX_EPOCH, letters, None);
+        let snapshot = Snapshot::new(Look { number: 1, ..Look::default() }, letters, None);
         let result = |error: Option<&str>| {
             let outcomes = [
                 ("done", Outcome::done()),
