@@ -296,10 +296,12 @@ impl ProgressState {
         let fits = |text: &String| Some(text.chars().count()) <= columns;
         let with_bar = |width| Some(format!("{step}  {}  {all}", self.bar(width)?));
         let drawn = BARS.into_iter().filter_map(with_bar).find(fits);
-        drawn.unwrap_or_else(|| match (&*counts, &*all) {
-            (_, "") => step.clone(),
-            ("", all) => format!("{step}, {all}"),
-            (_, all) => format!("{step}: {all}"),
+        let colon = if counts.is_empty() { "," } else { ":" };
+        let line = |between| format!("{step}{colon}{between}{all}");
+        drawn.unwrap_or_else(|| match line(" ") {
+            _ if all.is_empty() => step.clone(),
+            whole if columns.is_some() && !fits(&whole) => line("\n  "),
+            whole => whole,
         })
     }
 
@@ -409,7 +411,7 @@ mod tests {
                 "copying to orders  ━━────  4,000 of 12,000 messages, 3 failed, 410/s, 20 s left",
             ),
             (Some(78), plain),
-            (Some(10), plain),
+            (Some(70), &plain.replace(": ", ":\n  ")),
             (None, plain),
         ] {
             assert_eq!(state.text(columns, &pace), text, "{columns:?}");
