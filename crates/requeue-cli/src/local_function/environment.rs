@@ -15,9 +15,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::function_error::FunctionError;
 use super::program::Program;
-use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
+use super::runtime_api::{FunctionError, Invocation, RuntimeApi, RuntimeRequest};
 use super::show::{self, FunctionOutput};
 use crate::progress::{CommandProgress, NOTICEABLE};
 

@@ -19,7 +19,6 @@ mod processes;
 mod environment;
 mod program;
 mod runtime_api;
-mod function_error;
 mod show;
 
 use environment::INIT_TIMEOUT;

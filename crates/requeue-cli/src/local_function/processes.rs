@@ -14,9 +14,8 @@ use uuid::Uuid;
 
 use super::LocalFunction;
 use super::environment::{Environment, INIT_TIMEOUT, ProcessGroups, StartError};
-use super::function_error::FunctionError;
 use super::program::{self, Program};
-use super::runtime_api::Invocation;
+use super::runtime_api::{FunctionError, Invocation};
 use super::show;
 use crate::Error;
 

@@ -12,13 +12,14 @@ use tokio::sync::watch;
 
 mod event;
 mod handler;
-mod log;
 mod queue;
 mod sqs;
 
-pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
+pub(crate) use event::{
+    Event, Ids, Kind, LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, brief, epoch_millis,
+    message_line, millis, short_id,
+};
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
-pub(crate) use log::{LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{ReceivingTrouble, Sqs, SqsState, Unsettled};
 

@@ -8,8 +8,7 @@ use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
 use requeue::queue::Description;
 use tokio::time::Instant;
 
-use super::event::short_id;
-use super::log::RareLines;
+use super::event::{RareLines, short_id};
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::silence::Requests;
 

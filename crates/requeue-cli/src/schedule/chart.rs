@@ -11,7 +11,7 @@ use super::panel::{
     Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, dashed, draw_title, style, with_dark_mode,
 };
 use super::timeline::{JitterRange, Timeline, TimelineRetry};
-use super::{ClassSchedule, Schedule, word};
+use super::{ClassSchedule, Schedule};
 use crate::Error;
 use crate::document::{max_retries, retries};
 use crate::table::span;
@@ -31,7 +31,7 @@ pub(crate) fn svg(schedule: &Schedule, beside: Option<&Schedule>) -> Result<Stri
         let below = format!(
             "strategy {}; the message fails on every attempt; calls take no time; the downstream \
              service names no delay",
-            word(&schedule.queue.strategy)
+            schedule.queue.strategy.as_str()
         );
         draw_title(&title, &format!("Retry schedule: {}", schedule.name), &below)?;
         // Requeue never retries the other classes, so there is nothing to draw.

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use requeue::policy::{ClassPolicy, RetryPolicy};
-use requeue::{FailureClass, QueueConfig};
+use requeue::{FailureClass, QueueConfig, Strategy};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -15,13 +16,11 @@ use crate::duration_argument::{parse, within};
 use crate::output::{self, ChartFile};
 
 pub(crate) mod chart;
-mod cost;
 pub(crate) mod timeline;
 pub(crate) mod panel;
 mod text;
 
-use cost::{Batching, DeadLettering, Requests};
-use timeline::{JitterRange, Timeline, WaitMode};
+use timeline::{Batching, DeadLettering, JitterRange, Requests, Timeline, WaitMode};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -53,8 +52,9 @@ pub(crate) struct Arguments {
 pub(crate) struct QueueModel {
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
     /// always `visibility`.
-    #[arg(long, help_heading = "Queue", value_enum, default_value_t = StrategyArgument::Copy)]
-    strategy: StrategyArgument,
+    #[arg(long, help_heading = "Queue", default_value = "copy",
+          value_parser = PossibleValuesParser::new(["copy", "visibility"]).map(strategy))]
+    strategy: Strategy,
     /// How a message that is dead-lettered reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
     dead_letter: DeadLetterArgument,
@@ -68,11 +68,11 @@ pub(crate) struct QueueModel {
     visibility_timeout: Option<Duration>,
     /// The size of a message with its attributes. AWS bills each 64 KiB as one request.
     #[arg(long, help_heading = "Queue", value_name = "BYTES", default_value_t = 1_024,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(timeline::MAX_BYTES)))]
     message_bytes: u32,
     /// US dollars for a million SQS requests. The default is the price of a standard queue in
     /// us-east-1 in 2026: see <https://aws.amazon.com/sqs/pricing>.
-    #[arg(long, help_heading = "Queue", value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
+    #[arg(long, help_heading = "Queue", value_name = "USD", default_value_t = timeline::PRICE, value_parser = price)]
     price_per_million: f64,
 }
 
@@ -87,8 +87,8 @@ impl QueueModel {
 
     fn waiting(&self) -> WaitMode {
         match self.strategy {
-            StrategyArgument::Copy => WaitMode::InCopies,
-            StrategyArgument::Visibility => WaitMode::InPlace { max_receives: self.max_receives() },
+            Strategy::Copy => WaitMode::InCopies,
+            _ => WaitMode::InPlace { max_receives: self.max_receives() },
         }
     }
 }
@@ -98,13 +98,6 @@ const MAX_RECEIVE_COUNT: u32 = 5;
 /// Six times the template's `FunctionTimeout`. The template adds 20 s for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 
-/// The strategies, by the words of `REQUEUE_STRATEGY`.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub(crate) enum StrategyArgument {
-    Copy,
-    Visibility,
-}
-
 /// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DeadLetterArgument {
@@ -113,8 +106,14 @@ pub(crate) enum DeadLetterArgument {
     Direct,
 }
 
-fn word(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+impl DeadLetterArgument {
+    fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+fn strategy(word: String) -> Strategy {
+    if word == "copy" { Strategy::Copy } else { Strategy::Visibility }
 }
 
 fn price(text: &str) -> Result<f64, String> {
@@ -190,13 +189,10 @@ impl ClassSchedule {
         let requests = timelines.with(&dead_lettering, |timeline, dead_lettering| {
             Requests::of(timeline, dead_lettering, queue)
         });
-        let needed = match queue.strategy {
-            StrategyArgument::Copy => None,
-            StrategyArgument::Visibility => {
-                let unbounded = WaitMode::InPlace { max_receives: u32::MAX };
-                Some(Timeline::range(policy, class, unbounded).most(Timeline::count) + 1)
-            }
-        };
+        let needed = (queue.strategy != Strategy::Copy).then(|| {
+            let unbounded = WaitMode::InPlace { max_receives: u32::MAX };
+            Timeline::range(policy, class, unbounded).most(Timeline::count) + 1
+        });
         Self { class, timelines, dead_lettering, requests, needed }
     }
 }
@@ -210,8 +206,8 @@ pub(crate) fn json(schedule: &Schedule) -> Value {
         "messageTtlSeconds": policy.message_ttl.map(|ttl| ttl.as_secs_f64()),
         "maxDeferrals": policy.max_deferrals,
         "queue": {
-            "strategy": word(&queue.strategy),
-            "deadLetter": word(&queue.dead_letter),
+            "strategy": queue.strategy.as_str(),
+            "deadLetter": queue.dead_letter.word(),
             "maxReceiveCount": queue.max_receives(),
             "visibilityTimeoutSeconds": queue.visibility().as_secs(),
             "messageBytes": queue.message_bytes,

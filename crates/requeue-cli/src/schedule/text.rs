@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use super::cost::{Batching, DeadLettering, Requests};
-use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
-use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument, word};
+use requeue::Strategy;
+
+use super::timeline::{
+    Batching, DeadLettering, JitterRange, Requests, Timeline, TimelineEnd, TimelineRetry,
+};
+use super::{ClassSchedule, QueueModel, Schedule};
 use crate::document::{self, retries};
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, decimal, span, thousands};
@@ -180,8 +183,8 @@ fn costs(schedule: &Schedule) -> String {
 fn premises(schedule: &Schedule) -> String {
     let queue = &schedule.queue;
     let counted = match queue.strategy {
-        StrategyArgument::Copy => "Hops are counted; empty receives and Lambda itself are not.",
-        StrategyArgument::Visibility => "Empty receives and Lambda itself are not counted.",
+        Strategy::Copy => "Hops are counted; empty receives and Lambda itself are not.",
+        _ => "Empty receives and Lambda itself are not counted.",
     };
     let rules =
         if schedule.has_rules { "\nThe delays of the policy's rules are not shown." } else { "" };
@@ -197,8 +200,8 @@ fn premises(schedule: &Schedule) -> String {
          ${:.2} per million SQS requests; one message in each request, or as many as fit, at most \
          ten (batched).\n\
          {counted}{rules}{outage}",
-        word(&queue.strategy),
-        word(&queue.dead_letter),
+        queue.strategy.as_str(),
+        queue.dead_letter.word(),
         queue.max_receives(),
         span(queue.visibility()),
         queue.message_bytes,

@@ -10,7 +10,6 @@ use futures_util::future::{OptionFuture, join_all};
 use serde_json::json;
 
 mod dead_letters;
-mod function;
 mod guard;
 mod job;
 mod live;
@@ -19,8 +18,8 @@ mod server;
 mod snapshot;
 
 pub(crate) use dead_letters::DeadLetterScreen;
-use function::FunctionLog;
 use job::JobPlace;
+use live::FunctionLog;
 pub(crate) use live::{LiveCounts, LivePause, LiveState, live_routes};
 use server::Server;
 

@@ -28,7 +28,6 @@ use crate::ui::{BesideArguments, DeadLetterScreen, Site};
 use crate::{Error, bail, invoke, output};
 
 mod settings;
-mod ending;
 mod line;
 mod trouble;
 mod view;
@@ -316,7 +315,7 @@ impl Started {
         let left = left
             .map(|left| format!("note: still in {}: about {}", self.queue.name(), messages(left)));
         let cut_off = view.observer.calls().cut_off;
-        let doubts = ending::doubts(ended.not_deleted, cut_off, &view.observer.sqs().state());
+        let doubts = line::doubts(ended.not_deleted, cut_off, &view.observer.sqs().state());
         let notes = doubts.iter().cloned().chain(on_the_way).chain(left);
         let causes = view.causes(self.mode);
         let causes = causes.chain(view.last_troubles(self.queue.name()));

@@ -10,11 +10,8 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
 use super::Started;
-
-use super::ending::{Ending, InHand};
-use super::line::{Depth, Figures, LAST, Rate, on_page, seconds};
-use super::trouble;
-use super::trouble::TroubleLog;
+use super::line::{Depth, Ending, Figures, InHand, LAST, Rate, on_page, seconds};
+use super::trouble::{self, TroubleLog};
 use crate::observe::{Causes, Event, Events, Observer, Reader, ReceivingTrouble, message_line};
 use crate::output;
 use crate::progress::{CommandProgress, NOTICEABLE};
