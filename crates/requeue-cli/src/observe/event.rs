@@ -326,16 +326,11 @@ impl LogLine {
         Some(event)
     }
 
-    /// Whether SQS may have stored the copy of the message: it did not respond to the send.
-    fn is_in_doubt(&self) -> bool {
-        let is_unconfirmed = self.settlement.as_deref() == Some("unconfirmed");
-        is_unconfirmed && self.code.as_deref().is_some_and(may_be_carried_out)
-    }
-
     /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
     fn undone(&self) -> Option<String> {
         let what = match self.settlement.as_deref()? {
-            "unconfirmed" if self.is_in_doubt() => MAY_EXIST,
+            // SQS did not respond to the send, and may have stored the copy.
+            "unconfirmed" if self.code.as_deref().is_some_and(may_be_carried_out) => MAY_EXIST,
             "unconfirmed" => "no copy",
             "kept-not-delayed" => "not hidden",
             _ => return None,

@@ -53,7 +53,7 @@ pub(crate) struct QueueModel {
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
     /// always `visibility`.
     #[arg(long, help_heading = "Queue", default_value = "copy",
-          value_parser = PossibleValuesParser::new(["copy", "visibility"]).map(strategy))]
+          value_parser = PossibleValuesParser::new(["copy", "visibility"]).map(|word| strategy(&word)))]
     strategy: Strategy,
     /// How a message that is dead-lettered reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, help_heading = "Queue", value_enum, default_value_t = DeadLetterArgument::Redrive)]
@@ -112,7 +112,7 @@ impl DeadLetterArgument {
     }
 }
 
-fn strategy(word: String) -> Strategy {
+fn strategy(word: &str) -> Strategy {
     if word == "copy" { Strategy::Copy } else { Strategy::Visibility }
 }
 

@@ -16,7 +16,7 @@ use crate::table::{counted, duration, messages, thousands};
 use crate::ui::{LiveCounts, LivePause, LiveState};
 
 /// The rate is that of the last seconds.
-const WINDOW: Duration = Duration::from_secs(5);
+pub(super) const WINDOW: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct Figures {
@@ -155,19 +155,10 @@ impl Figures {
     }
 }
 
-pub(super) struct Rate(Growth);
-
-impl Default for Rate {
-    fn default() -> Self {
-        Self(Growth::within(WINDOW))
-    }
-}
-
-impl Rate {
-    pub(super) fn note(&mut self, count: u64) -> Option<u64> {
-        let (growth, time) = self.0.note(count)?;
-        Some(growth.saturating_mul(1_000).div_ceil(millis(time)))
-    }
+/// The rate of calls, of which so many have ended.
+pub(super) fn rate(growth: &mut Growth, ended: u64) -> Option<u64> {
+    let (calls, time) = growth.note(ended)?;
+    Some(calls.saturating_mul(1_000).div_ceil(millis(time)))
 }
 
 /// A time in whole seconds, never 0: `21 s`, `2 min 5 s`.
@@ -495,10 +486,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_rate_is_that_of_the_last_seconds() {
-        let mut rate = Rate::default();
+        let mut growth = Growth::within(WINDOW);
         let mut rates = Vec::new();
         for count in [0, 10, 20, 30, 30, 30, 30, 30, 30, 30] {
-            rates.push(rate.note(count));
+            rates.push(rate(&mut growth, count));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         let some = [10, 10, 10, 8, 6, 4, 2, 0, 0].map(Some);

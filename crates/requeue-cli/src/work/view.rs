@@ -10,11 +10,11 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
 use super::Started;
-use super::line::{Depth, Ending, Figures, InHand, LAST, Rate, on_page, seconds};
+use super::line::{Depth, Ending, Figures, InHand, LAST, WINDOW, on_page, rate, seconds};
 use super::trouble::{self, TroubleLog};
 use crate::observe::{Causes, Event, Events, Observer, Reader, ReceivingTrouble, message_line};
 use crate::output;
-use crate::progress::{CommandProgress, NOTICEABLE};
+use crate::progress::{CommandProgress, Growth, NOTICEABLE};
 use crate::stop::Stop;
 use crate::table::{counted, thousands};
 use crate::terminal::{self, LogLines};
@@ -164,7 +164,7 @@ impl View {
     }
 
     async fn show_state(&self, started: &Started, stop: &Stop) {
-        let mut rate = Rate::default();
+        let mut growth = Growth::within(WINDOW);
         let mut log = TroubleLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
         let mut open = None;
@@ -179,7 +179,7 @@ impl View {
                     self.observer.ends();
                 }
             }
-            let rate = rate.note(self.observer.calls().ended);
+            let rate = rate(&mut growth, self.observer.calls().ended);
             let pauses = started.worker.pauses();
             let figures = self.figures(started, rate, &pauses);
             if is_drawn {
