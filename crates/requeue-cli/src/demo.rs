@@ -132,8 +132,8 @@ impl Demo {
             if times > 0 {
                 body["times"] = times.into();
             }
-            let send = client.send_message().queue_url(queue.url()).message_body(body.to_string());
-            let message = send.send().await?;
+            let message = client.send_message().queue_url(queue.url());
+            let message = message.message_body(body.to_string()).send().await?;
             sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
         }
         Ok(Self { sqs, queue, dead_letters, endpoint, started, sent, progress })

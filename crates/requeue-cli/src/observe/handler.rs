@@ -63,9 +63,9 @@ impl<B: BulkHandler> BulkHandler for Observed<B> {
             match &ended {
                 Bulk::Done => call.end(Ok(()), is_answer),
                 Bulk::Each(results) => {
-                    results
-                        .get(at)
-                        .map(|result| call.end(result.as_ref().map(|&()| ()), is_answer));
+                    if let Some(result) = results.get(at) {
+                        call.end(result.as_ref().map(|&()| ()), is_answer);
+                    }
                 }
                 Bulk::Unclear(failure) => call.end(Err(failure), is_answer),
             }

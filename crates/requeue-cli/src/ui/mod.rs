@@ -10,7 +10,6 @@ use futures_util::future::{OptionFuture, join_all};
 use serde_json::json;
 
 mod dead_letters;
-mod guard;
 mod job;
 mod live;
 mod policy;

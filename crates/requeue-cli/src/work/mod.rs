@@ -132,6 +132,31 @@ impl Arguments {
         }
         variables
     }
+
+    /// Without a dead-letter queue, or the permission to ask for it, the page has no screen for it.
+    async fn site(&self, view: &View) -> Site {
+        let name = self.queue.name().ok().cloned();
+        let place = name.map(|name| QueueArguments::of_source(name, self.region.given()));
+        let found = match place {
+            Some(place) => place.find(Purpose::Look).await.ok(),
+            None => None,
+        };
+        let dead_letters = found.into_iter().map(DeadLetterScreen::of).collect();
+        Site { dead_letters, live: view.live(), ..Site::default() }
+    }
+
+    fn settings(&self) -> WorkerSettings {
+        let mut settings = WorkerSettings::default();
+        settings.receivers = self.receivers.map(usize::from);
+        settings.shutdown_timeout = self.shutdown_timeout;
+        settings.without_dead_letter_queue = if self.without_dead_letter_queue {
+            WithoutDeadLetterQueue::Warn
+        } else {
+            WithoutDeadLetterQueue::Refuse
+        };
+        settings.until = if self.drain { Until::Empty } else { Until::Shutdown };
+        settings
+    }
 }
 
 /// The queue, as an argument or as an option.
@@ -196,17 +221,14 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
         view.waiting(&format!("the target {target}"), wait_for(target, limit)).await?;
     }
     let (is_function, observer) = (url.is_none(), view.observer.clone());
-    let (handler, target) = match url {
-        Some(url) => {
-            let (name, http) = (url.to_string(), config.http.clone().timeout(own.limits.timeout));
-            (BoxHandler::new(Observed::new(HttpTarget::new(url, http)?, observer)), name)
-        }
+    let (handler, target) = if let Some(url) = url {
+        let (name, http) = (url.to_string(), config.http.clone().timeout(own.limits.timeout));
+        (BoxHandler::new(Observed::new(HttpTarget::new(url, http)?, observer)), name)
+    } else {
         // Its time limit becomes the function's own.
-        None => {
-            let target = config.target_function().await?;
-            let name = config.function.as_ref().map(ToString::to_string).unwrap_or_default();
-            (BoxHandler::new(bulk(Observed::new(target, observer))), name)
-        }
+        let target = config.target_function().await?;
+        let name = config.function.as_ref().map(ToString::to_string).unwrap_or_default();
+        (BoxHandler::new(bulk(Observed::new(target, observer))), name)
     };
     let own = config.settings.of_queue(found.arn.name());
     config.settings.observers = Observers::only(view.observer.clone());
@@ -216,11 +238,11 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let concurrency = own.limits.concurrency.saturating_mul(per_call);
     let concurrency = u64::try_from(concurrency).unwrap_or(u64::MAX);
     let queue = SqsQueue::from_env();
-    let observed = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
-    let sqs = observed(queue.clone());
+    let watched = |queue| ObservedQueue::new(queue, &found.arn, view.observer.clone());
+    let sqs = watched(queue.clone());
     let settings = arguments.settings();
     let start =
-        Box::pin(Worker::start(handler, observed(queue), &found.arn, config.settings, settings));
+        Box::pin(Worker::start(handler, watched(queue), &found.arn, config.settings, settings));
     let worker = view.waiting(ASKING, start).await.map_err(|error| found.not_started(error))?;
     settings::tell(view, &found.arn, (&target, is_function), arguments.receivers, &own);
     Ok(Started {
@@ -286,7 +308,9 @@ impl Started {
         } else {
             None
         };
-        page.iter().for_each(|page| output::note(page.line()));
+        if let Some(page) = &page {
+            output::note(page.line());
+        }
         let (end, has_ended) = watch::channel(false);
         let ends = async || {
             let _ = has_ended.clone().wait_for(|has_ended| *has_ended).await;
@@ -327,9 +351,7 @@ impl Started {
         view.end(ended, self.mode, &notes, &doubts);
         Ok(ExitCode::SUCCESS)
     }
-}
 
-impl Started {
     /// Where SQS moves the messages, a worker that ends leaves some behind.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
         let queue = self.queue.name();
@@ -355,32 +377,5 @@ impl Started {
                  function receives from {queue}, SQS moves them to the dead-letter queue{if_any}"
             )
         })
-    }
-}
-
-impl Arguments {
-    /// Without a dead-letter queue, or the permission to ask for it, the page has no screen for it.
-    async fn site(&self, view: &View) -> Site {
-        let name = self.queue.name().ok().cloned();
-        let place = name.map(|name| QueueArguments::of_source(name, self.region.given()));
-        let found = match place {
-            Some(place) => place.find(Purpose::Look).await.ok(),
-            None => None,
-        };
-        let dead_letters = found.into_iter().map(DeadLetterScreen::of).collect();
-        Site { dead_letters, live: view.live(), ..Site::default() }
-    }
-
-    fn settings(&self) -> WorkerSettings {
-        let mut settings = WorkerSettings::default();
-        settings.receivers = self.receivers.map(usize::from);
-        settings.shutdown_timeout = self.shutdown_timeout;
-        settings.without_dead_letter_queue = if self.without_dead_letter_queue {
-            WithoutDeadLetterQueue::Warn
-        } else {
-            WithoutDeadLetterQueue::Refuse
-        };
-        settings.until = if self.drain { Until::Empty } else { Until::Shutdown };
-        settings
     }
 }

@@ -187,9 +187,10 @@ impl Screen {
             is_complete: looked.is_complete() && beyond == 0,
             is_stopped,
             is_released: looked.is_released(),
-            not_reached: match is_cut {
-                true => Unseen::broken_off(looked.not_seen + beyond),
-                false => looked.unseen,
+            not_reached: if is_cut {
+                Unseen::broken_off(looked.not_seen + beyond)
+            } else {
+                looked.unseen
             },
         };
         state.snapshot = Some(Arc::new(Snapshot::new(look, seen, self.queue.scope.as_deref())));
