@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::Region;
 use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
@@ -12,7 +14,6 @@ use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
 use crate::failed_call::{FailedCall, call_error};
-use crate::sdk::sqs_client;
 use crate::{Error, bail};
 
 /// The region if neither the option, the environment, the AWS profile nor the queue names one.
@@ -138,6 +139,11 @@ impl FoundQueue {
         let queue = self.arn.to_string();
         FailedCall::of_sqs("GetQueueAttributes", &queue, &self.endpoint, &error).to_string().into()
     }
+}
+
+pub(crate) fn sqs_client(sdk: &SdkConfig, region: &str) -> Client {
+    let region = Region::new(region.to_owned());
+    Client::from_conf(aws_sdk_sqs::config::Builder::from(sdk).region(region).build())
 }
 
 async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue, Error> {

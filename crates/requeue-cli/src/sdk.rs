@@ -7,7 +7,6 @@ use std::time::Duration;
 use aws_config::BehaviorVersion;
 use aws_config::profile::load;
 use aws_runtime::env_config::file::EnvConfigFiles;
-use aws_sdk_sqs::Client;
 use aws_smithy_types::timeout::TimeoutConfig;
 use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
@@ -27,11 +26,6 @@ pub(crate) async fn config() -> SdkConfig {
         .operation_timeout(OPERATION_TIMEOUT)
         .build();
     aws::config().await.into_builder().timeout_config(timeouts).build()
-}
-
-pub(crate) fn sqs_client(sdk: &SdkConfig, region: &str) -> Client {
-    let region = Region::new(region.to_owned());
-    Client::from_conf(aws_sdk_sqs::config::Builder::from(sdk).region(region).build())
 }
 
 /// Without the region, for which the SDK would ask: outside AWS, that takes a second.

@@ -23,7 +23,7 @@ use crate::endpoints::{has_sqs_endpoint, shown_endpoint};
 use crate::failed_call::{FailedCall, call_error};
 use crate::output::{self, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
-use crate::queue_argument::{QueueName, RegionArgument};
+use crate::queue_argument::{QueueName, RegionArgument, sqs_client};
 use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::messages;
@@ -254,7 +254,7 @@ pub(crate) async fn only_queue(
     }
     let sdk = sdk::config().await;
     let endpoint = shown_endpoint("SQS", &sdk);
-    let listed = sdk::sqs_client(&sdk, region.or_of(&sdk)).list_queues().send().await;
+    let listed = sqs_client(&sdk, region.or_of(&sdk)).list_queues().send().await;
     let listed = listed.map_err(|error| {
         let error = call_error(&error);
         FailedCall::of_sqs("ListQueues", &endpoint, &endpoint, &error).to_string()
@@ -287,7 +287,7 @@ async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination,
         QueueName::Arn(_) | QueueName::Name(_) => found.arn.url(),
     };
     Ok(Destination {
-        client: sdk::sqs_client(&sdk, found.arn.region()),
+        client: sqs_client(&sdk, found.arn.region()),
         url,
         queue: found.arn.to_string(),
         endpoint: found.endpoint,

@@ -6,10 +6,9 @@ use parking_lot::Mutex;
 use requeue::{Clock, FailureClass, LogLines, Mode, Outcome, printable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::Observer;
-use super::sqs::may_be_carried_out;
+use super::sqs::{RareLines, may_be_carried_out};
 use crate::table::clock_time;
 
 /// Most bytes of an id. Source: SQS developer guide, "Identifiers".
@@ -182,30 +181,6 @@ pub(crate) fn message_line(event: &Event, mode: Mode) -> Option<String> {
 pub(crate) fn brief(reason: &str) -> String {
     let reason = reason.strip_prefix("status ").unwrap_or(reason);
     reason.replacen("; status ", "; ", 1).replacen(": status ", ": ", 1)
-}
-
-const TROUBLE_LINES: Duration = Duration::from_secs(30);
-
-/// Lines about one trouble: the first at once, and then one in 30 s.
-#[derive(Default)]
-pub(crate) struct RareLines {
-    written: Option<Instant>,
-}
-
-impl RareLines {
-    /// Whether the next line is due, which is then written.
-    pub(crate) fn is_due(&mut self) -> bool {
-        let is_due = self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES);
-        if is_due {
-            self.written = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// The trouble is over. Returns whether a line told of it.
-    pub(crate) fn end(&mut self) -> bool {
-        self.written.take().is_some()
-    }
 }
 
 /// The beginning of the reason for a message whose copy may exist.

@@ -16,12 +16,12 @@ mod queue;
 mod sqs;
 
 pub(crate) use event::{
-    Event, Ids, Kind, LogLine, MAY_EXIST, NOT_SENT, RareLines, TOO_LONG, brief, epoch_millis,
-    message_line, millis, short_id,
+    Event, Ids, Kind, LogLine, MAY_EXIST, NOT_SENT, TOO_LONG, brief, epoch_millis, message_line,
+    millis, short_id,
 };
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{ReceivingTrouble, Sqs, SqsState, Unsettled};
+pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, Unsettled};
 
 /// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]

@@ -8,9 +8,33 @@ use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
 use requeue::queue::Description;
 use tokio::time::Instant;
 
-use super::event::{RareLines, short_id};
+use super::event::short_id;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::silence::Requests;
+
+const TROUBLE_LINES: Duration = Duration::from_secs(30);
+
+/// Lines about one trouble: the first at once, and then one in 30 s.
+#[derive(Default)]
+pub(crate) struct RareLines {
+    written: Option<Instant>,
+}
+
+impl RareLines {
+    /// Whether the next line is due, which is then written.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= TROUBLE_LINES);
+        if is_due {
+            self.written = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// The trouble is over. Returns whether a line told of it.
+    pub(crate) fn end(&mut self) -> bool {
+        self.written.take().is_some()
+    }
+}
 
 /// The lines about such messages at once.
 const MAX_UNSETTLED: usize = 3;

@@ -10,6 +10,7 @@ use futures_util::future::{OptionFuture, join_all};
 use serde_json::json;
 
 mod dead_letters;
+mod guard;
 mod job;
 mod live;
 mod policy;
