@@ -6,8 +6,8 @@ use std::error::Error;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::error::ErrorMetadata;
 
-use super::chain;
-use super::io;
+use super::status::fold;
+use super::{chain, code, io};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
@@ -20,7 +20,7 @@ const CODES: [((FailureClass, &str), &str); 6] = [
         RequestThrottled KmsThrottled TooManyRequestsException \
         ProvisionedThroughputExceededException TransactionInProgressException \
         RequestLimitExceeded BandwidthLimitExceeded LimitExceededException SlowDown \
-        PriorRequestNotComplete EC2ThrottledException",
+        PriorRequestNotComplete EC2ThrottledException OverLimit",
     ),
     ((FailureClass::Quota, "quota"), "ServiceQuotaExceededException ServiceQuotaExceeded"),
     ((FailureClass::Temporary, "transient"), OF_SERVICE),
@@ -28,7 +28,8 @@ const CODES: [((FailureClass, &str), &str); 6] = [
         (FailureClass::Temporary, "transient"),
         "InternalError InternalFailure InternalServerError InternalServerException \
         InternalServiceError ServiceException ExpiredToken ExpiredTokenException RequestExpired \
-        RequestTimeTooSkewed",
+        RequestTimeTooSkewed ModelErrorException ResourceInUseException \
+        TransactionCanceledException",
     ),
     (
         (FailureClass::NonRetryable, "access denied"),
@@ -50,18 +51,23 @@ const OF_SERVICE: &str = "\
     RequestTimeout RequestTimeoutException ServiceUnavailable ServiceUnavailableException \
     ModelNotReadyException";
 
-/// The class of a code, with or without the text that a protocol puts around it:
+/// The class of a code by the table, else by a part of it. A protocol may put a text around it:
 /// `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
 pub(super) fn by_code(code: &str) -> Option<Failure> {
-    let code = bare(code);
-    find(|known| known == code)
-}
-
-pub(super) fn bare(code: &str) -> &str {
-    let code = code.split_once('#').map_or(code, |(_, code)| code);
-    let code = code.split(':').next().unwrap_or(code);
-    code.rsplit('.').next().unwrap_or(code)
+    let code = code::bare(code);
+    let letters = fold(code);
+    // Some protocols add a suffix to the name of an error, and some leave it out.
+    let is_it = |known: &str| {
+        let suffix = letters.strip_prefix(&*fold(known));
+        suffix.is_some_and(|suffix| matches!(suffix, "" | "exception" | "error"))
+    };
+    let by_part = || {
+        let (class, meaning) = code::by_part(code)?;
+        let failure = Failure::new(class, Evidence::Typed, format_args!("{meaning}: {code}"));
+        Some(if meaning == code::DOWN { failure.service_down() } else { failure })
+    };
+    find(|known| known == code).or_else(|| find(is_it)).or_else(by_part)
 }
 
 pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a str> {

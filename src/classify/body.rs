@@ -1,49 +1,60 @@
-//! Reads the facts of a JSON body: words that may be reasons, the service's name for the error, and
-//! a delay. This module knows no class.
+//! Reads the facts of a body of JSON or XML: words that may be reasons, the service's name for the
+//! error, and a delay. This module knows no class.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Response;
+use super::retry_after::Named;
 use super::text::Words;
-use super::{code, doubt, retry_after, rules, status};
+use super::{code, doubt, rules, status};
 
-/// The fields below which services describe an error, or list several; then the names of SOAP and
-/// Intuit, of `NetSuite`, and of Dropbox.
+/// The fields below which services describe an error, or list several; then those of `NetSuite`,
+/// Dropbox, UPS, Foursquare, Microsoft, and DynamoDB. The case of a name, and lines in it, say nothing.
 const NESTED: &str = "\
-    error errors details detail extensions root_cause fault Error Errors Fault o:errorDetails \
-    reason";
+    error errors details detail extensions root_cause fault o:errorDetails reason response meta \
+    odata.error innerError CancellationReasons";
 /// Errors at a deeper level tell nothing new, nor do those after so many in a list.
 const MAX_LEVELS: usize = 5;
 const MAX_LISTED: usize = 10;
 
-/// The fields whose text may be a reason, or the code of a user's rule. The last one is MYOB's.
-const WORDS: &str = "\
-    reason code status errorCode errorType error_code error_type errorcode type category name \
-    issue id .tag ECODE o:errorCode Name";
+/// The fields whose text is a code: a part of it may say that a retry helps.
+const CODES: &str = "\
+    code reason errorCode errorType type issue .tag ECODE o:errorCode errorName";
+/// The fields whose text may be a reason as a whole. Some services put the state of an object there.
+const WORDS: &str = "status category name id";
 
 /// The fields below which a service tells which parts of the request are wrong, and the fields that
-/// repeat the name of such a part there. A text of the request must not choose the class.
-const OF_REQUEST: [&str; 4] = ["details", "detail", "errors", "Errors"];
+/// repeat the name of such a part there. A text of the request must not choose the class. MYOB's code
+/// is in `Name`.
+const OF_REQUEST: [&str; 3] = ["details", "detail", "errors"];
 const ECHOED: [&str; 2] = ["name", "id"];
 
 /// The fields in which an error may say its HTTP status. The last one is Telegram's.
-const STATUSES: &str = "\
-    code status statusCode status_code httpStatus http_status httpCode http_code error_code";
+const STATUSES: &str = "code status statusCode httpStatus httpCode errorCode";
 
 /// The fields in which an error may say what failed, in words.
-const TEXTS: &str = "\
-    message detail error_description errorMessage error_message description msg Message title";
+const TEXTS: &str = "message detail errorDescription errorMessage description msg title";
 /// Messages that may be reasons, of services that have no code for them: `SendGrid`.
 const SENTENCES: [&str; 1] = ["Maximum credits exceeded"];
+/// The fields with a delay: Google's, that of many, monday.com's, Infura's, WSO2's; and in milliseconds.
+const DELAYS: &str = "\
+    retryDelay retryAfter retryAfterSeconds retryInSeconds backoffSeconds nextAccessTime";
+const MILLIS: &str = "retryAfterMs";
+/// Headers with the code of an error: of AWS, Mashery and Azure.
+const CODE_HEADERS: [&str; 3] = ["x-amzn-errortype", "x-mashery-error-code", "x-ms-error-code"];
+/// What stands before a code in XML, in lower case, and at the beginning of pages that are none.
+const BEFORE_CODE: &str = "<code>|:code>|<errorcode>|:errorcode>|<faultcode>|:faultcode>| code=\"";
+const PAGES: [&str; 2] = ["<!doctype html", "<html"];
 /// The longest body of another kind that is an error's message.
 const MAX_TEXT: usize = 1_024;
 
 /// The facts of an error body of a known shape.
 #[derive(Default)]
 pub(super) struct Details {
-    pub(super) words: Vec<String>,
+    pub(super) codes: Vec<String>,
+    words: Vec<String>,
     /// Words that only a user's rule may name.
     echoed: Vec<String>,
     pub(super) aws_code: Option<String>,
@@ -53,7 +64,7 @@ pub(super) struct Details {
     pub(super) graph_code: Option<i64>,
     pub(super) is_transient: bool,
     /// The service's messages. They are read only if it names a limit.
-    messages: Vec<String>,
+    pub(super) messages: Vec<String>,
     is_daily_quota: bool,
     pub(super) limits_calls_at_once: bool,
     said_status: Option<u16>,
@@ -62,54 +73,65 @@ pub(super) struct Details {
 }
 
 impl Details {
-    pub(super) fn of(response: &Response<'_>) -> Self {
+    pub(super) fn of(response: &Response<'_>, named: &Named<'_>) -> Self {
         let mut details = Self::default();
         if response.status < 200 || (300..400).contains(&response.status) {
             return details;
         }
-        details.aws_code = response
-            .values("x-amzn-errortype")
+        details.aws_code = CODE_HEADERS
+            .iter()
+            .flat_map(|name| response.values(name))
             .find_map(|value| String::from_utf8(value.to_vec()).ok());
         if let Some(body) = json(response.body) {
             let errors = errors(&body);
-            for (error, is_of_request) in &errors {
+            for (at, (error, is_of_request)) in errors.iter().enumerate() {
+                let levels = if at < each(&body).count() { 0 } else { MAX_LEVELS };
+                details.delay = details.delay.or_else(|| delay(error, named, levels));
                 details.read(error, *is_of_request);
             }
             let errors: Vec<&Value> = errors.into_iter().map(|(error, _)| error).collect();
-            let text = || errors.iter().find_map(|error| text(error));
-            details.text = rules::keep_text().then(text).flatten();
-            if details.aws_code.is_none() {
-                details.aws_code = body["__type"].as_str().map(str::to_owned);
-            }
+            let text = || errors.iter().flat_map(|error| texts(error)).next();
+            details.text = rules::keep_text().then(text).flatten().map(str::to_owned);
+            // The reason for which DynamoDB cancelled a transaction says more than that it did.
+            let mut causes =
+                each(&body["CancellationReasons"]).filter_map(|cause| word(&cause["Code"]));
+            let cause = causes.find(|cause| cause != "None").or(details.aws_code.take());
+            details.aws_code = cause.or_else(|| word(&body["__type"]));
             details.own_code = code::of_errors(response.status, &errors);
-        } else if rules::keep_text() && response.body.len() <= MAX_TEXT {
-            details.text = String::from_utf8(response.body.to_vec()).ok();
+        } else {
+            let text = String::from_utf8_lossy(response.body);
+            let code = code_in_text(text.trim_start_matches('\u{feff}').trim_start());
+            let code = code.filter(|code| *code != response.status.to_string());
+            details.codes.extend(code.clone());
+            details.aws_code = details.aws_code.take().or(code);
+            let is_kept = rules::keep_text() && response.body.len() <= MAX_TEXT;
+            details.text = is_kept.then(|| text.into_owned());
         }
-        let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
-        details.own_code = details.own_code.take().or_else(of_aws);
+        let of_aws = || code::presentable(code::bare(details.aws_code.as_deref()?));
+        details.own_code = details.own_code.take().or_else(|| of_aws().map(str::to_owned));
         details
     }
 
     /// Reads one error: an object, or its code alone.
     fn read(&mut self, error: &Value, is_of_request: bool) {
-        let word = |value: &Value| {
-            let text = value.as_str().map(str::to_owned);
-            text.or_else(|| value.as_i64().map(|code| code.to_string()))
+        let field = |name: &str| code::field(error, name);
+        let is_echoed = |name: &&str| {
+            is_of_request && ECHOED.contains(name) && (*name != "name" || error.get(name).is_some())
         };
-        let is_echoed = |name: &&str| is_of_request && ECHOED.contains(name);
         let (echoed, names): (Vec<&str>, Vec<&str>) = WORDS.split(' ').partition(is_echoed);
-        self.echoed.extend(echoed.into_iter().filter_map(|name| word(&error[name])));
-        let fields = names.into_iter().map(|name| &error[name]);
-        self.words.extend([error].into_iter().chain(fields).filter_map(word));
+        self.echoed.extend(echoed.into_iter().filter_map(|name| word(field(name))));
+        self.words.extend(names.into_iter().filter_map(|name| word(field(name))));
+        let fields = CODES.split(' ').map(field);
+        self.codes.extend([error].into_iter().chain(fields).filter_map(word));
         // Firebase: `TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account has been …`
-        let message = error["message"].as_str();
+        let message = field("message").as_str();
         self.words.extend(message.filter(|message| SENTENCES.contains(message)).map(str::to_owned));
         let message = message.filter(|_| !is_of_request);
         let code = message.and_then(|message| message.split(" : ").next());
-        self.words.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
+        self.codes.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
         // Salesforce: `ConcurrentRequests (Concurrent API Requests) Limit exceeded.`
         self.limits_calls_at_once |= message.is_some_and(|text| text.starts_with("Concurrent"));
-        self.messages.extend(text(error).filter(|_| !is_of_request));
+        self.messages.extend(texts(error).map(str::to_owned));
         // Gemini: `GenerateRequestsPerDayPerProjectPerModel`
         self.is_daily_quota |= each(&error["violations"])
             .any(|violation| violation["quotaId"].as_str().is_some_and(|id| id.contains("PerDay")));
@@ -117,47 +139,32 @@ impl Details {
         let policy = error["policyName"].as_str().filter(|_| !is_of_request);
         self.words.extend(policy.map(|policy| format!("{policy} policy")));
         // A problem type is a URI, which ends in the word.
-        for name in ["type", "@type", "documentation_url"] {
-            let uri = error[name].as_str();
-            self.words.extend(
-                uri.and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next()).map(str::to_owned),
-            );
-        }
+        let uris = ["type", "@type", "documentation_url"].map(|name| error[name].as_str());
+        let ends =
+            uris.into_iter().flatten().filter_map(|uri| uri.rsplit(['#', '/', '.', ':']).next());
+        self.words.extend(ends.map(str::to_owned));
         // Dropbox: `too_many_requests/...`, `path/too_many_write_operations/..`
         if let Some(summary) = error["error_summary"].as_str() {
             let summary = code::summary(summary);
-            self.words.extend(summary.split('/').map(str::to_owned));
-            self.words.push(summary.to_owned());
+            self.codes.extend(summary.split('/').map(str::to_owned));
+            self.codes.push(summary.to_owned());
         }
-        let delay = || error["retryDelay"].as_str().and_then(retry_after::proto_duration);
-        let seconds = || {
-            // Discord's place, Telegram's, and that of Salesforce Marketing Cloud
-            let places = [error, &error["parameters"]];
-            let seconds = ["retry_after", "retryAfter", "retry_after_seconds", "retryAfterSeconds"];
-            let find = |names: &[&str]| {
-                let mut fields =
-                    places.into_iter().flat_map(|place| names.iter().map(|name| &place[name]));
-                fields.find_map(retry_after::json_seconds)
-            };
-            let millis = || find(&["retry_after_ms", "retryAfterMs"]).map(|delay| delay / 1_000);
-            find(&seconds).or_else(millis)
-        };
-        self.delay = self.delay.or_else(delay).or_else(seconds);
         // GraphQL Yoga, and a data source of Apollo
         let places = [&error["http"]["status"], &error["response"]["status"]];
-        let said = STATUSES.split(' ').map(|name| &error[name]).chain(places).find_map(said_status);
+        let said = STATUSES.split(' ').map(field).chain(places).find_map(said_status);
         self.said_status = self.said_status.or(said.filter(|_| !error["fbtrace_id"].is_string()));
         if error["fbtrace_id"].is_string() {
             let code = &error["code"];
             self.graph_code = code.as_i64().or_else(|| code.as_str()?.parse().ok());
-            self.is_transient = error["is_transient"] == true;
+            // Instagram: the medium is not ready to be published.
+            self.is_transient = error["is_transient"] == true || self.graph_code == Some(9_007);
         }
     }
 
     /// The status by which the response is classified. A success in which the service says that it
     /// failed has the status that stands there, or for which a code stands.
     pub(super) fn status(&self, status: u16) -> u16 {
-        let of_name = || self.words.iter().find_map(|word| status::of_name(word));
+        let of_name = || self.words().find_map(status::of_name);
         let is_success = (200..300).contains(&status);
         is_success.then(|| self.said_status.or_else(of_name)).flatten().unwrap_or(status)
     }
@@ -169,25 +176,70 @@ impl Details {
         self.is_daily_quota || self.messages.iter().any(is_long)
     }
 
-    pub(super) fn says(&self, reason: &str) -> bool {
-        self.words.iter().any(|word| word == reason)
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.codes.iter().chain(&self.words).map(String::as_str)
+    }
+
+    /// The word that is this reason, however it is written: `rate_limited`, `RateLimited`. Of a
+    /// sentence, each letter counts.
+    pub(super) fn spelled(&self, reason: &str) -> Option<&str> {
+        let letters = status::fold(reason);
+        let is_it = |word: &str| code::presentable(word).is_some() && status::fold(word) == letters;
+        self.words().find(|word| *word == reason || is_it(word))
     }
 
     /// Whether a code says that the service may still work on the request.
     pub(super) fn are_in_doubt(&self) -> bool {
-        self.words.iter().chain(&self.aws_code).any(|code| doubt::of_code(code))
+        self.words().chain(self.aws_code.as_deref()).any(doubt::of_code)
     }
 
     /// The codes that a user's rule may name.
-    pub(super) fn codes(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().chain(&self.echoed).chain(&self.aws_code).map(String::as_str)
+    pub(super) fn for_rules(&self) -> impl Iterator<Item = &str> {
+        self.words().chain(self.echoed.iter().chain(&self.aws_code).map(String::as_str))
     }
 }
 
+fn word(value: &Value) -> Option<String> {
+    let text = value.as_str().map(str::to_owned);
+    text.or_else(|| value.as_i64().map(|code| code.to_string()))
+}
+
 /// The words of an error, of which a code is none.
-fn text(error: &Value) -> Option<String> {
-    let mut fields = TEXTS.split(' ').map(|name| &error[name]).chain([error]);
-    fields.find_map(|field| field.as_str().filter(|text| text.contains(' '))).map(str::to_owned)
+fn texts(error: &Value) -> impl Iterator<Item = &str> {
+    let fields = TEXTS.split(' ').map(|name| code::field(error, name)).chain([error]);
+    fields.filter_map(|field| field.as_str().filter(|text| text.contains(' ')))
+}
+
+/// The delay that an error names, or the first below it. A field of that name anywhere in a body may be
+/// one of the request.
+fn delay(error: &Value, named: &Named<'_>, levels: usize) -> Option<Duration> {
+    let field = |name: &str| named.in_json(code::field(error, name));
+    let below = || {
+        let fields = error.as_object().filter(|_| levels > 0)?.values();
+        fields.flat_map(each).find_map(|below| delay(below, named, levels - 1))
+    };
+    // Telegram's place.
+    let parameters = || delay(error.get("parameters")?, named, 0);
+    DELAYS
+        .split(' ')
+        .find_map(field)
+        .or_else(|| Some(field(MILLIS)? / 1_000))
+        .or_else(parameters)
+        .or_else(below)
+}
+
+/// The code of an error in XML: `<Code>Throttling</Code>`, `<Error code="3001">`; or Cloudflare's text.
+fn code_in_text(text: &str) -> Option<String> {
+    if let Some(code) = text.strip_prefix("error code: ") {
+        return code::presentable(code.trim()).map(str::to_owned);
+    }
+    let lower = text.to_ascii_lowercase();
+    let is_xml = text.starts_with('<') && !PAGES.iter().any(|page| lower.starts_with(page));
+    let after = |before: &str| {
+        let value = text[lower.find(before)? + before.len()..].split(['<', '"']).next()?;
+        code::presentable(value.trim().rsplit(':').next()?)
+    };
+    is_xml.then(|| BEFORE_CODE.split('|').find_map(after))?.map(str::to_owned)
 }
 
 fn said_status(value: &Value) -> Option<u16> {
@@ -232,7 +284,7 @@ fn errors(body: &Value) -> Vec<(&Value, bool)> {
         let below = level.iter().flat_map(|(error, is_of_request)| {
             NESTED.split(' ').flat_map(move |name| {
                 let is_of_request = *is_of_request || OF_REQUEST.contains(&name);
-                each(&error[name])
+                each(code::field(error, name))
                     .filter(move |below| below.is_object() || name == "error")
                     .map(move |below| (below, is_of_request))
             })

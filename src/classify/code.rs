@@ -1,10 +1,66 @@
-//! Picks a code of the downstream service that may stand in logs and dead letters. Error bodies
-//! quote their requests, so only a text that looks like the name of an error passes: no sentence,
-//! address, id or token.
+//! Reads codes of errors, whoever gives them: which of them say that a retry helps, and which one may
+//! stand in logs and dead letters. Error bodies quote their requests, so only a text that looks like
+//! the name of an error passes: no sentence, address, id or token.
 
 use serde_json::Value;
 
-use super::aws;
+use super::status::fold;
+use crate::failure::FailureClass;
+
+/// Parts of codes and of names of exceptions that say that a retry helps, of letters in lower case, and
+/// what they mean. The first row that matches wins.
+pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
+    (
+        FailureClass::Quota,
+        "quota exceeded",
+        "quotaexceeded quotasexceeded quotaviolation insufficientquota servicequota spendlimit \
+        dailylimit billinglimit billinghardlimit overrate spamrisktoomany",
+    ),
+    (
+        FailureClass::RateLimit,
+        "rate limit",
+        "throttl ratelimit rateexceeded toomanyrequest toomanyattempt toomanywrite toomanyupdate \
+        requestlimitexceeded concurrentlimit concurrencylimit runsexceeded executionlimitexceeded \
+        apiinvocationlimit throughputexceeded resourceexhausted slowdown bulkheadfull overqps \
+        complexitybudget",
+    ),
+    (
+        FailureClass::Temporary,
+        "busy",
+        "inprogress concurren deadlock writeconflict transactionconflict requestconflict \
+        operationaborted crawlerrunning databaseresuming clusterblock optimisticlock \
+        pessimisticlock serializationfailure locktimeout lockwait locknotavailable tolockrow \
+        resourcelocked beingdeleted deletedrecently notready rcrdhasbeenchanged deploymentactive \
+        backenderror",
+    ),
+    (
+        FailureClass::Temporary,
+        DOWN,
+        "serviceunavailable serverunavailable tableunavailable temporarily temporaryerror \
+        transienterror overloaded serverbusy maintenance institutiondown notresponding \
+        institutionnotavailable",
+    ),
+];
+/// The meaning of parts that say that the service does not work, whatever the request.
+pub(super) const DOWN: &str = "service down";
+
+/// The class of a code by a part of it, and the meaning of that part: `Throttling.User`. Other codes have
+/// such a part, too: `invalid_rate_limit`, `RateLimitPolicyNotFound`, `CORPORATE_LIMIT`.
+pub(super) fn by_part(code: &str) -> Option<(FailureClass, &'static str)> {
+    let letters = fold(presentable(code)?);
+    let has = |part: &str| letters.contains(part);
+    let is_it = |row: &&(_, _, &str)| row.2.split(' ').any(has);
+    let is_other = letters.starts_with("invalid") || has("notfound") || has("corporate");
+    PARTS.iter().find(is_it).filter(|_| !is_other).map(|row| (row.0, row.1))
+}
+
+/// The code without the text that a protocol puts around it:
+/// `com.amazon.coral.service#ThrottlingException:http://…`.
+pub(super) fn bare(code: &str) -> &str {
+    let code = code.split_once('#').map_or(code, |(_, code)| code);
+    let code = code.split(':').next().unwrap_or(code);
+    code.rsplit('.').next().unwrap_or(code)
+}
 
 /// The longest code. It bounds the name of a group of dead letters.
 const MAX_BYTES: usize = 64;
@@ -16,15 +72,24 @@ const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 
 /// The fields that name an error, the most specific first.
-const NAMES: &str = "\
-    code reason errorCode errorType error_code errorcode error_type ECODE o:errorCode";
+const NAMES: &str = "code reason errorCode errorType ECODE o:errorCode errorName";
 
 /// Words that any error may have.
 const EMPTY: [&str; 6] = ["error", "errors", "fail", "failed", "failure", "error.list"];
 
+/// A field of an object. Services differ in the case of its name and in the lines between its words.
+pub(super) fn field<'v>(object: &'v Value, name: &str) -> &'v Value {
+    let letters = |name: &str| name.replace('_', "").to_ascii_lowercase();
+    // `__type` is another field than `type`.
+    let is_like = |key: &str| !key.starts_with('_') && letters(key) == letters(name);
+    let like = || object.as_object()?.iter().find(|field| is_like(field.0));
+    object.get(name).or_else(|| like().map(|field| field.1)).unwrap_or(&Value::Null)
+}
+
 /// The first code in a JSON error body, unless it only repeats the status.
 pub(super) fn of_errors(status: u16, errors: &[&Value]) -> Option<String> {
-    let field = |name: &str| errors.iter().find_map(|error| of_value(&error[name], status));
+    let field =
+        |name: &str| errors.iter().find_map(|error| of_value(self::field(error, name), status));
     // HubSpot: a category may be anything where no error is beside it.
     let category = |error: &&Value| {
         (error["status"] == "error").then(|| of_value(&error["category"], status)).flatten()
@@ -51,11 +116,6 @@ pub(super) fn summary(text: &str) -> &str {
     text.trim_end_matches(['.', '/'])
 }
 
-/// The code of an AWS service, without the text that the protocol puts around it.
-pub(super) fn of_aws(code: &str) -> Option<String> {
-    presentable(aws::bare(code)).map(str::to_owned)
-}
-
 fn of_value(value: &Value, status: u16) -> Option<String> {
     let text = value
         .as_str()
@@ -73,10 +133,8 @@ fn of_problem_type(value: &Value) -> Option<String> {
 
 /// Whether the text is written as a constant: `TOO_MANY_ATTEMPTS_TRY_LATER`.
 pub(super) fn is_constant(text: &str) -> bool {
-    text.contains('_')
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.contains('_') && text.bytes().all(is_part)
 }
 
 /// The text itself if it looks like the name of a kind of error: no sentence, address, id or token.

@@ -10,7 +10,7 @@ use aws_smithy_types::error::ErrorMetadata;
 use super::chain;
 use super::exception::Exception;
 use super::text::Words;
-use super::{aws, io, status};
+use super::{code, io, status};
 
 /// Statuses of a gateway that lost the service or no longer waited for it, and of a server that
 /// gave up a request that another part of it may work on. 520 to 524 are Cloudflare's.
@@ -41,8 +41,8 @@ pub(super) fn of_grpc(code: i32) -> bool {
 }
 
 pub(super) fn of_code(code: &str) -> bool {
-    let code = status::fold(aws::bare(code));
-    CODES.iter().any(|part| code.contains(part))
+    let letters = status::fold(code::bare(code));
+    CODES.iter().any(|part| letters.contains(part))
 }
 
 pub(super) fn of_error(error: &(dyn Error + 'static)) -> bool {

@@ -84,7 +84,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     if let Some(status) = code.parse().ok().filter(|status| (300..600).contains(status)) {
         return Some(text::of_status(status));
     }
-    let name = aws::bare(code);
+    let name = code::bare(code);
     let folded = fold(name);
     if WRAPPERS.split(' ').any(|wrapper| wrapper.eq_ignore_ascii_case(&folded)) {
         return None;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::doubt;
 use super::rules::Facts;
+use super::status::fold;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Code, name, class.
@@ -81,10 +82,7 @@ pub(super) fn of_type(name: &str) -> Option<GrpcStatus> {
 
 /// The name that is this word in any case, with or without the lines.
 fn named_as(word: &str) -> Option<&'static str> {
-    let is_it = |name: &&str| {
-        let letters = |text: &str| text.replace('_', "").to_ascii_lowercase();
-        letters(name) == letters(word) && *name != "OK"
-    };
+    let is_it = |name: &&str| fold(name) == fold(word) && *name != "OK";
     CODES.iter().map(|row| row.1).find(is_it)
 }
 

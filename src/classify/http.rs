@@ -7,53 +7,37 @@ use super::Response;
 use super::body::Details;
 use super::retry_after::{self, Named};
 use super::rules::Facts;
-use super::status::{class_of, class_until_later, told};
-use super::{aws, doubt};
+use super::status::{class_of, class_until_later, fold, told};
+use super::{aws, code, doubt};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// The reasons that providers write into an error body, in any of its fields, between bars. The
-/// comments name the providers in the order of their words. The first row that matches wins.
+/// The reasons that providers write into an error body, in any of its fields, between bars, besides those
+/// that [a part of a code](code::PARTS) tells. The comments name the providers in the order of their
+/// words. The first row that matches wins.
 const REASONS: [(FailureClass, &str); 3] = [
-    // Google; a problem type of RFC 9457; HubSpot, the calls of a day; Firebase Authentication, by the
-    // day, and a 429 of FCM with this word is short; ElevenLabs; Scaleway; OpenAI; Anthropic;
-    // Salesforce, the requests of a day; Apigee; X; Airtable
+    // YouTube; Google; a problem type of RFC 9457; HubSpot, the calls of a day; Google and Firebase;
+    // OpenAI; Anthropic; Salesforce, the requests of a day; X; TikTok
     (
         FailureClass::Quota,
-        "quotaExceeded|dailyLimitExceeded|uploadLimitExceeded|QuotaFailure|quota-exceeded|\
-        DAILY policy|QUOTA_EXCEEDED|quota_exceeded|quotas_exceeded|credit_balance_exhausted|\
-        organization_spend_limit_exceeded|organization_usage_limit_exceeded|\
-        project_spend_limit_exceeded|insufficient_quota|billing_hard_limit_reached|billing_error|\
-        enforced_spend_limit_reached|REQUEST_LIMIT_EXCEEDED|policies.ratelimit.QuotaViolation|\
-        usage-capped|PUBLIC_API_BILLING_LIMIT_EXCEEDED",
+        "uploadLimitExceeded|QuotaFailure|quota-exceeded|DAILY policy|QUOTA_EXCEEDED|\
+        credit_balance_exhausted|organization_usage_limit_exceeded|billing_error|\
+        REQUEST_LIMIT_EXCEEDED|usage-capped|reached_active_user_cap",
     ),
-    // A problem type of RFC 9457; Stripe, whose object is busy for a moment; Azure; Salesforce;
-    // BigQuery; Box; Anthropic; PayPal, where an earlier attempt is still running
+    // A problem type of RFC 9457; Stripe, whose object is busy for a moment; Azure; BigQuery; Box;
+    // Anthropic
     (
         FailureClass::Temporary,
-        "temporary-reduced-capacity|lock_timeout|AnotherOperationInProgress|RetryableError|\
-        UNABLE_TO_LOCK_ROW|backendError|jobBackendError|jobInternalError|tableUnavailable|\
-        operation_blocked_temporary|name_temporarily_reserved|overloaded_error|\
-        PREVIOUS_REQUEST_IN_PROGRESS",
+        "temporary-reduced-capacity|lock_timeout|RetryableError|jobInternalError|\
+        operation_blocked_temporary|overloaded_error",
     ),
     // Google; GitHub, by the section of its documentation that it points to; a problem type of RFC
-    // 9457; OpenAI, Stripe and others; Slack; Linear; Square and GitHub's GraphQL; HubSpot; PayPal and
-    // Airtable; Notion; Azure and Microsoft Graph; Box, Auth0, Dropbox and others; Shopify, Klaviyo
-    // and Django REST framework; NetSuite; Salesforce, the requests at once, and Databricks;
-    // monday.com; Apigee; DocuSign; Firebase Authentication; MYOB; Dropbox
+    // 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase
     (
         FailureClass::RateLimit,
-        "rateLimitExceeded|userRateLimitExceeded|RATE_LIMIT_EXCEEDED|sharingRateLimitExceeded|\
-        jobRateLimitExceeded|RESOURCE_EXHAUSTED|about-secondary-rate-limits|\
-        secondary-rate-limits|abuse-rate-limits|abnormal-usage-detected|rate_limit|\
-        rate_limit_error|rate_limit_exceeded|ratelimited|RATELIMITED|RATE_LIMITED|\
-        RATE_LIMIT_ERROR|RATE_LIMIT|RATE_LIMITS|RATE_LIMIT_REACHED|rate_limited|TooManyRequests|\
-        tooManyRequests|activityLimitReached|RateLimitExceeded|too_many_requests|\
-        TOO_MANY_REQUESTS|THROTTLED|throttled|SSS_REQUEST_LIMIT_EXCEEDED|\
-        CONCURRENCY_LIMIT_EXCEEDED|REQUEST_LIMIT_EXCEEDED|ComplexityException|\
-        COMPLEXITY_BUDGET_EXHAUSTED|policies.ratelimit.SpikeArrestViolation|\
-        HOURLY_APIINVOCATION_LIMIT_EXCEEDED|BURST_APIINVOCATION_LIMIT_EXCEEDED|\
-        TOO_MANY_ATTEMPTS_TRY_LATER|RESET_PASSWORD_EXCEED_LIMIT|RateLimitError|\
-        too_many_write_operations",
+        "RESOURCE_EXHAUSTED|about-secondary-rate-limits|secondary-rate-limits|abuse-rate-limits|\
+        abnormal-usage-detected|RATE_LIMITS|RATE_LIMIT_REACHED|rate_limited|\
+        RateLimitError|RATE_LIMIT_EXCEEDED|rate_limit|too_many_requests|throttled|\
+        activityLimitReached|ComplexityException|RESET_PASSWORD_EXCEED_LIMIT",
     ),
 ];
 
@@ -72,7 +56,7 @@ const PAUSES: [&str; 3] =
     ["about-secondary-rate-limits", "secondary-rate-limits", "abuse-rate-limits"];
 
 /// Reasons that count with one status alone. With another one these words may mean something else.
-const BY_STATUS: [(u16, &str, FailureClass); 7] = [
+const BY_STATUS: [(u16, &str, FailureClass); 10] = [
     // Stripe and others: an earlier attempt is still running
     (409, "idempotency_key_in_use", FailureClass::Temporary),
     // Google, Notion, Zendesk: a transaction lost a race
@@ -83,8 +67,13 @@ const BY_STATUS: [(u16, &str, FailureClass); 7] = [
     (423, "locked", FailureClass::Temporary),
     // Twilio: the number has too many messages in its queue
     (400, "21611", FailureClass::RateLimit),
-    // SendGrid, which has no code for it
+    // Intuit
+    (403, "3001", FailureClass::RateLimit),
+    // Cloudflare Workers, the requests of a day
+    (429, "1027", FailureClass::Quota),
+    // SendGrid and Tyk, which have no code for it
     (401, "Maximum credits exceeded", FailureClass::Quota),
+    (403, "Quota exceeded", FailureClass::Quota),
 ];
 
 /// Headers that say whether a retry makes sense: Stripe's, and that of the SDKs of `OpenAI`, Anthropic
@@ -106,17 +95,19 @@ impl Failure {
     ///
     /// The first of these that applies gives the class: 429 with `Retry-After` and
     /// `Requeue-Scope: message`, which is a [postponement](Failure::postpone); a
-    /// [rule](super::Rules) of the user's own; a provider's reason in a JSON body; its headers; the
-    /// status. `docs/reference/classes.md` lists them all. A bare 409 is non-retryable: if a server sends
-    /// it while an earlier attempt runs, write a rule.
+    /// [rule](super::Rules) of the user's own; a [challenge](Response::challenge) of a firewall; a
+    /// provider's reason or code in the body; its headers; the status. `docs/reference/classes.md`
+    /// lists them all. A bare 409 is non-retryable: if a server sends it while an earlier attempt
+    /// runs, write a rule.
     ///
-    /// The reason is the status, and the error's own code if the JSON body has one that [may be
+    /// The reason is the status, and the error's own code if the body has one that [may be
     /// shown](super::presentable). Requeue leaves out error messages.
     ///
-    /// The delay comes from the first of these that names one: a rule, `Retry-After`, `retryDelay`
-    /// of a Google error, `RateLimit` and its relatives. If several allowances are used up, the longest
-    /// counts. A delay of zero leaves it to the policy's curve. A time that passed more than a day ago or
-    /// is more than a year away counts as absent, and the reason names its header.
+    /// The delay comes from the first of these that names one: a rule, `Retry-After`, a field of the
+    /// error such as `retryDelay`, `RateLimit` and its relatives, the message of a limit. If several
+    /// allowances are used up, the longest counts. A delay of zero leaves it to the policy's curve. A
+    /// time that passed more than a day ago or is more than a year away counts as absent, and the
+    /// reason names its header.
     pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
         let named = Named::new(response, now);
         let later = named.retry_after();
@@ -125,54 +116,71 @@ impl Failure {
         {
             return Self::postpone(delay);
         }
-        let details = Details::of(response);
+        let details = Details::of(response, &named);
         let status = details.status(response.status);
         let failure = by_rules(response, &details).unwrap_or_else(|| {
             let failure = built_in(response, status, &details, later.is_some());
             if failure.class() != FailureClass::RateLimit {
                 return failure;
             }
-            let is_long = match later.or(details.delay).or_else(|| named.reset()) {
-                Some(delay) => delay > LONGEST_RATE_LIMIT,
-                None => details.is_of_day(),
+            let is_long = match limit_delay(&details, &named, later) {
+                Some(delay) if !named.is_guessed.get() => delay > LONGEST_RATE_LIMIT,
+                Some(_) | None => details.is_of_day() || retry_after::is_day_used_up(response),
             };
             if is_long { failure.of_long_limit() } else { failure }
         });
-        timed(failure, status, &details, &named, later)
+        timed(failure, (response, status), &details, &named, later)
     }
 
     /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
-    /// service that responds 200 and says in the body that it failed. `None` means that the message
-    /// is done. [`names_status`](super::names_status) says whether the response has to be read.
+    /// service that responds 200 and says in the body that it failed; or that of a
+    /// [challenge](Response::challenge). `None` means that the message is done.
+    /// [`names_status`](super::names_status) says whether the response has to be read.
     pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
-        let (named, details) = (Named::new(response, now), Details::of(response));
+        let named = Named::new(response, now);
+        let details = Details::of(response, &named);
         let failure = by_rules(response, &details)?;
         let later = named.retry_after();
-        Some(timed(failure, response.status, &details, &named, later))
+        Some(timed(failure, (response, response.status), &details, &named, later))
     }
 }
 
+/// The delay of a limit. A `Retry-After` that is a hundred times as long as the renewal of the used-up
+/// allowance is a number of milliseconds.
+fn limit_delay(details: &Details, named: &Named<'_>, later: Option<Duration>) -> Option<Duration> {
+    let renewed = named.reset_of_used_up().filter(|renewed| !renewed.is_zero());
+    let later = later.filter(|later| renewed.is_none_or(|renewed| *later < renewed * 100));
+    later
+        .or(details.delay)
+        .or_else(|| named.reset())
+        .or_else(|| details.messages.iter().find_map(|message| named.in_message(message)))
+        .or_else(|| pause(details))
+}
+
+/// By a rule, or as a challenge.
 fn by_rules(response: &Response<'_>, details: &Details) -> Option<Failure> {
-    Facts::response(response, details.codes(), details.own_code.as_deref()).by_rules()
+    let facts = Facts::response(response, details.for_rules(), details.own_code.as_deref());
+    facts.by_rules().or_else(|| {
+        let reason = format!("status {}: {}", response.status, response.challenge()?);
+        Some(Failure::new(FailureClass::Temporary, Evidence::Typed, reason))
+    })
 }
 
 /// Adds the delay that the response names, and the header that nobody can mean.
 fn timed(
     failure: Failure,
-    status: u16,
+    (response, status): (&Response<'_>, u16),
     details: &Details,
     named: &Named<'_>,
     later: Option<Duration>,
 ) -> Failure {
-    let later = later.or(details.delay);
     let delay = match failure.class() {
-        FailureClass::Temporary | FailureClass::NonRetryable => later,
-        FailureClass::RateLimit | FailureClass::Quota => {
-            later.or_else(|| named.reset()).or_else(|| pause(details))
-        }
+        FailureClass::Temporary | FailureClass::NonRetryable => later.or(details.delay),
+        FailureClass::RateLimit | FailureClass::Quota => limit_delay(details, named, later),
     };
+    let is_passed_on = response.challenge().is_none();
+    let failure = if is_passed_on { failure.by_status(status) } else { failure.service_down() };
     let failure = failure
-        .by_status(status)
         .doubted(doubt::of_status(status) || details.are_in_doubt())
         .saying(details.text.as_deref())
         .told(delay);
@@ -197,9 +205,9 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
         return typed(code.class(), format_args!("status {shown}: {}", code.detail()));
     }
-    let is_it = |row: &&(u16, &str, FailureClass)| row.0 == status && details.says(row.1);
-    if let Some((_, reason, class)) = BY_STATUS.iter().find(is_it) {
-        return typed(*class, format_args!("status {shown}: {reason}"));
+    let mut of_status = BY_STATUS.iter().filter(|row| row.0 == status);
+    if let Some((class, code)) = of_status.find_map(|row| Some((row.2, details.spelled(row.1)?))) {
+        return typed(class, format_args!("status {shown}: {code}"));
     }
     let class = class_of(status);
     let told = |class, words| {
@@ -240,32 +248,48 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
 }
 
 fn pause(details: &Details) -> Option<Duration> {
-    PAUSES.iter().any(|reason| details.says(reason)).then_some(Duration::from_mins(1))
+    PAUSES.iter().any(|reason| details.spelled(reason).is_some()).then_some(Duration::from_mins(1))
 }
 
 /// The class of a provider's reason that stands alone, and the reason as the table spells it.
 pub(super) fn class_of_reason(word: &str) -> Option<(FailureClass, &'static str)> {
-    let found = |reasons: &'static str| reasons.split('|').find(|reason| *reason == word);
+    let word = fold(word);
+    let found = |reasons: &'static str| reasons.split('|').find(|reason| fold(reason) == word);
     REASONS.iter().find_map(|(class, reasons)| Some((*class, found(reasons)?)))
 }
 
-/// The first row of the table that has one of the words, and that word as the table spells it.
-fn reason(details: &Details, status: u16) -> Option<(FailureClass, &'static str)> {
-    // A service that names a delay has not used up a day's quota: per-minute limits of Google come
-    // with both details. A 429 of Databricks has the word of Salesforce's 403, and a 429 of FCM that
-    // of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
-    let is_short = |reason: &str| match reason {
+/// The class of a word that is a reason, or of a code with a part that says that a retry helps; and that
+/// word. A status that is retried anyway says more than a part that says that a service is busy.
+fn reason(details: &Details, status: u16) -> Option<(FailureClass, &str)> {
+    let is_long =
+        |class, word: &str| class != FailureClass::Quota || !is_short(word, details, status);
+    let by_part = |class: FailureClass| {
+        let is_it = |code: &&str| {
+            code::by_part(code).is_some_and(|found| found.0 == class) && is_long(class, code)
+        };
+        Some((class, details.codes.iter().map(String::as_str).find(is_it)?))
+    };
+    let by_row = |(class, reasons): &(FailureClass, &str)| {
+        let whole = reasons.split('|').filter_map(|reason| details.spelled(reason));
+        let whole = whole.map(|word| (*class, word)).find(|(class, word)| is_long(*class, word));
+        whole.or_else(|| by_part(*class).filter(|_| *class != FailureClass::Temporary))
+    };
+    let is_final = class_of(status) == FailureClass::NonRetryable;
+    let busy = || by_part(FailureClass::Temporary).filter(|_| is_final);
+    REASONS.iter().find_map(by_row).or_else(busy)
+}
+
+/// Whether a word that elsewhere means a quota means a limit that passes soon. A service that names a
+/// delay has not used up a day's quota: per-minute limits of Google come with both details. A 429 of
+/// Databricks has the word of Salesforce's 403, and those of FCM and Amazon's Selling Partner API that
+/// of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
+fn is_short(reason: &str, details: &Details, status: u16) -> bool {
+    match reason {
         "QuotaFailure" => details.delay.is_some() && !details.is_of_day(),
         "REQUEST_LIMIT_EXCEEDED" => status == 429 || details.limits_calls_at_once,
-        "QUOTA_EXCEEDED" => status == 429,
+        "QUOTA_EXCEEDED" | "QuotaExceeded" => status == 429,
         _ => false,
-    };
-    REASONS.iter().find_map(|(class, reasons)| {
-        let is_it = |reason: &&str| {
-            details.says(reason) && (*class != FailureClass::Quota || !is_short(reason))
-        };
-        Some((*class, reasons.split('|').find(is_it)?))
-    })
+    }
 }
 
 #[cfg(test)]
@@ -278,6 +302,11 @@ mod tests {
         for (class, reasons) in REASONS {
             for reason in reasons.split('|') {
                 assert_on_page(reason, class);
+            }
+        }
+        for (class, _, parts) in code::PARTS {
+            for part in parts.split(' ') {
+                assert_on_page(part, class);
             }
         }
         for (_, reason, class) in BY_STATUS {
@@ -294,9 +323,15 @@ mod tests {
             let is_of = |row: &&(FailureClass, &str)| row.0.as_str() == class;
             let reasons = REASONS.iter().find(is_of).map_or("", |row| row.1);
             let is_reason = reasons.split('|').any(|reason| reason == word);
+            let is_part = |row: &(FailureClass, &str, &str)| {
+                row.0.as_str() == class && row.2.split(' ').any(|part| part == word)
+            };
             let is_condition =
                 ["retryDelay", "policyName", "Concurrent", "quotaId", "PerDay"].contains(&word);
-            assert!(is_reason || is_condition, "the code has no {word} as {class}");
+            assert!(
+                is_reason || code::PARTS.iter().any(is_part) || is_condition,
+                "the code has no {word} as {class}"
+            );
         }
     }
 }

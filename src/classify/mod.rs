@@ -25,10 +25,10 @@ mod rules;
 mod doubt;
 mod text;
 mod exception;
-mod code;
 mod retry_after;
 mod aws;
 mod io;
+mod code;
 mod status;
 
 pub use code::presentable;
@@ -140,7 +140,7 @@ pub struct Response<'a> {
     pub status: u16,
     /// Names, in any case, and values; a name may occur several times.
     pub headers: &'a [(&'a str, &'a [u8])],
-    /// The body, or its beginning. The built-in tables read it only if it is complete JSON.
+    /// The body, or its beginning. The built-in tables read complete JSON, and the code in XML.
     pub body: &'a [u8],
 }
 
@@ -151,6 +151,18 @@ impl<'a> Response<'a> {
             .iter()
             .filter(move |header| header.0.eq_ignore_ascii_case(name))
             .map(|header| header.1.trim_ascii())
+    }
+
+    /// The header with which a firewall (AWS WAF, Cloudflare, Vercel) says that it asked for a proof,
+    /// such as a captcha. The service never saw the request, whatever the status.
+    pub fn challenge(&self) -> Option<&'static str> {
+        const CHALLENGES: [(&str, &[u8]); 4] = [
+            ("x-amzn-waf-action", b"challenge"),
+            ("x-amzn-waf-action", b"captcha"),
+            ("cf-mitigated", b"challenge"),
+            ("x-vercel-mitigated", b"challenge"),
+        ];
+        CHALLENGES.iter().find(|(name, value)| self.says(name, value)).map(|row| row.0)
     }
 
     pub(crate) fn is_success(&self) -> bool {

@@ -7,30 +7,20 @@
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
-use jiff::fmt::{friendly, rfc2822, temporal};
+use serde_json::Value;
 
 use super::Response;
+use time::{Told, date, decimal, number, told, unquoted};
 
 mod allowance;
+pub(super) mod time;
 
 pub(crate) use allowance::{Allowance, allowances};
 
-/// The longest delay that anyone means.
-pub(super) const LONGEST: Duration = Duration::from_hours(365 * 24);
-/// The oldest time that anyone means, before the time of the response: clocks and caches are late.
-const OLDEST: Duration = Duration::from_hours(24);
-
-/// `Retry-After`, and the headers of AWS, `OpenAI`, Azure, Bucket4j and others that mean the same.
-const DELAYS: [&str; 7] = [
-    "retry-after",
-    "x-amz-retry-after",
-    "retry-after-ms",
-    "x-ms-retry-after-ms",
-    "x-rate-limit-retry-after-seconds",
-    "x-ratelimit-retry-after",
-    "x-retry-after",
-];
+/// `Retry-After`, and the headers of AWS, `OpenAI` and Azure that mean the same. A header whose name has
+/// that of the first comes after them: `Beta-Retry-After`, `Retry-After-short`.
+const DELAYS: [&str; 4] =
+    ["retry-after", "x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
 
 /// Headers with a number of milliseconds. The last one is `BigCommerce`'s.
 const MILLIS: [&str; 4] =
@@ -41,14 +31,21 @@ const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// Headers that say when one allowance is renewed. The first is Discord's delay, which needs no
-/// clock.
-const RESETS: [&str; 5] = [
-    "x-ratelimit-reset-after",
-    "ratelimit-reset",
-    "x-ratelimit-reset",
-    "x-rate-limit-reset",
-    "x-rate-limit-time-reset-ms",
-];
+/// clock; the last ones are Anthropic's and Walmart's.
+const RESETS: &str = "\
+    x-ratelimit-reset-after ratelimit-reset x-ratelimit-reset x-rate-limit-reset \
+    x-rate-limit-time-reset-ms anthropic-ratelimit-unified-reset x-next-replenishment-time \
+    x-next-replenish-time";
+/// Some name it in milliseconds (`MuleSoft`, older versions of Fastify's plugin), most in seconds. A
+/// longer number is read as milliseconds: an attempt too early costs one call, and after it the class's
+/// own delays count; a wait of hours costs the message's age.
+const PLAIN_RESET: &str = "x-ratelimit-reset";
+const HOUR: Duration = Duration::from_hours(1);
+/// The end of the name of such a header of any other service: `X-Contentful-RateLimit-Reset`.
+const RESET: &str = "ratelimit-reset";
+/// The name of any other source of a time, for the reason of a failure.
+const ALLOWANCE: &str = "the reset of an allowance";
+const BODY: &str = "the delay in the body";
 
 /// The words in the name of a header with the rest of an allowance, one of the first and the last,
 /// as in `x-ratelimit-remaining-tokens`, `anthropic-ratelimit-requests-remaining` and
@@ -56,48 +53,100 @@ const RESETS: [&str; 5] = [
 const ALLOWANCES: [&str; 2] = ["limit", "quota"];
 const REST: &str = "remaining";
 const RENEWED: [&str; 2] = ["reset", "resets-in"];
+/// A word in the name of a header with the rest of an allowance that lasts for a day, or longer.
+const OF_DAY: [&str; 8] = ["day", "daily", "today", "24hour", "week", "weekly", "month", "monthly"];
+
+/// The words before a time in the message of a limit, and its most words.
+const BEFORE_TIME: &str = "\
+    retry after|retry in|again after|again in|again at|reset after|reset in|resets in|resets at|\
+    available after|available in|replenished in";
+const MAX_WORDS: usize = 7;
 
 pub(super) struct Named<'r> {
     response: &'r Response<'r>,
     /// The time from which dates are counted.
     reference: SystemTime,
     ignored: Cell<Option<&'static str>>,
+    /// Whether a number of [`PLAIN_RESET`] was read as milliseconds.
+    pub(super) is_guessed: Cell<bool>,
 }
 
 impl<'r> Named<'r> {
     /// Dates are counted by the server's own clock if known, so that ours may be wrong.
     pub(super) fn new(response: &'r Response<'r>, now: SystemTime) -> Self {
         let reference = response.values("date").find_map(date).unwrap_or(now);
-        Self { response, reference, ignored: Cell::new(None) }
+        Self { response, reference, ignored: Cell::new(None), is_guessed: Cell::new(false) }
     }
 
-    /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
+    /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds; else the
+    /// longest of the others.
     pub(super) fn retry_after(&self) -> Option<Duration> {
-        DELAYS.into_iter().find_map(|name| self.first(name))
+        let other = |name: &str| {
+            let unit = if name.ends_with("-ms") { DELAYS[2] } else { DELAYS[0] };
+            name.contains(DELAYS[0]).then_some(unit)
+        };
+        DELAYS.into_iter().find_map(|name| self.first(name)).or_else(|| self.longest_of(other))
+    }
+
+    /// When an allowance is renewed of which nothing is left: `x-ratelimit-remaining-tokens: 0`. Of
+    /// several, the last one counts.
+    pub(super) fn reset_of_used_up(&self) -> Option<Duration> {
+        let fields = self.response.values("ratelimit").flat_map(rate_limit_field);
+        let field = fields.filter_map(|renewed| self.meant("ratelimit", renewed?)).max();
+        let of_used_up = |name: &str| {
+            let is_it = |renewed: &str| {
+                let rest = name.replace(renewed, REST);
+                rest != name && self.response.values(&rest).any(is_nothing)
+            };
+            (is_allowance(name) && RENEWED.into_iter().any(is_it)).then(|| known_reset(name))
+        };
+        field.or_else(|| self.longest_of(of_used_up))
     }
 
     /// When a used-up allowance is renewed. One that is not used up says nothing of this failure.
     pub(super) fn reset(&self) -> Option<Duration> {
-        let field = || {
-            let fields = self.response.values("ratelimit").flat_map(rate_limit_field);
-            fields.filter_map(|renewed| self.meant("ratelimit", renewed?)).max()
-        };
-        // Of several allowances, the last one counts: `x-ratelimit-remaining-tokens: 0`.
-        let allowances = || {
-            let resets = used_up(self.response).flat_map(|rest| {
-                RENEWED.map(|renewed| rest.to_ascii_lowercase().replace(REST, renewed))
-            });
-            resets
-                .flat_map(|name| self.response.values(&name).collect::<Vec<_>>())
-                .filter_map(|value| self.longest("the reset of an allowance", value))
-                .max()
-        };
-        let older = || {
+        let known = || {
             let mut rests = REMAINING.iter().flat_map(|name| self.response.values(name)).peekable();
             let is_left = rests.peek().is_some() && !rests.any(is_nothing);
-            RESETS.into_iter().filter(|_| !is_left).find_map(|name| self.first(name))
+            RESETS.split(' ').filter(|_| !is_left).find_map(|name| self.first(name))
         };
-        field().or_else(allowances).or_else(older)
+        let other = |name: &str| {
+            let has_rest = self.response.values(&name.replace(RENEWED[0], REST)).next().is_some();
+            Some(known_reset(name))
+                .filter(|known| *known == ALLOWANCE && name.ends_with(RESET) && !has_rest)
+        };
+        self.reset_of_used_up().or_else(known).or_else(|| self.longest_of(other))
+    }
+
+    /// The longest delay of the headers to which `name_of` gives a name.
+    fn longest_of(&self, name_of: impl Fn(&str) -> Option<&'static str>) -> Option<Duration> {
+        let headers = self.response.headers.iter();
+        let named = headers.filter_map(|header| {
+            self.longest(name_of(&header.0.to_ascii_lowercase())?, header.1.trim_ascii())
+        });
+        named.max()
+    }
+
+    /// The delay of a value in a body: seconds, or any time as in a header.
+    pub(super) fn in_json(&self, value: &Value) -> Option<Duration> {
+        let number = || value.is_number().then(|| value.to_string());
+        let text = value.as_str().map(str::to_owned).or_else(number)?;
+        self.longest(BODY, text.as_bytes())
+    }
+
+    /// The time in the message of a limit: `Please try again in 7m37.056s.`
+    pub(super) fn in_message(&self, text: &str) -> Option<Duration> {
+        let lower = text.to_ascii_lowercase();
+        let mut times = BEFORE_TIME.split('|').filter_map(|words| {
+            let rest = &text[lower.find(words)? + words.len()..];
+            let rest = rest.strip_prefix([' ', ':'])?.trim_start();
+            let ends = rest.match_indices(' ').map(|space| space.0).chain([rest.len()]);
+            let parts =
+                ends.take(MAX_WORDS).map(|end| rest[..end].trim_end_matches(['.', ',', ')']));
+            let times: Vec<Told> = parts.filter_map(|part| told(part.as_bytes())).collect();
+            times.last()?.delay(self.reference)
+        });
+        times.next()
     }
 
     /// The delay of a header's first value that names one.
@@ -110,14 +159,31 @@ impl<'r> Named<'r> {
     fn longest(&self, name: &'static str, value: &[u8]) -> Option<Duration> {
         let read = |value: &[u8]| {
             let value = unquoted(value);
-            let millis = || Some(Told::In(Duration::from_millis(number(value)?)));
-            if MILLIS.contains(&name) { millis() } else { told(value) }
+            if MILLIS.contains(&name) {
+                return Some(Told::In(Duration::from_millis(number(value)?)));
+            }
+            match told(value)? {
+                Told::In(delay) if delay > HOUR && self.may_be_millis(name, value) => {
+                    self.is_guessed.set(true);
+                    Some(Told::In(delay / 1_000))
+                }
+                told => Some(told),
+            }
         };
         if let Some(told) = read(value) {
             return self.meant(name, told);
         }
         let items = str::from_utf8(value).ok()?.split(',');
         items.filter_map(|item| self.meant(name, read(item.as_bytes())?)).max()
+    }
+
+    /// Whether nothing else tells the unit: a `Retry-After`, or the window of Envoy's limit.
+    fn may_be_millis(&self, name: &'static str, value: &[u8]) -> bool {
+        let has_window = |limit: &[u8]| limit.windows(3).any(|part| part == b";w=");
+        name == PLAIN_RESET
+            && value.iter().all(u8::is_ascii_digit)
+            && self.response.values(DELAYS[0]).next().is_none()
+            && !self.response.values("x-ratelimit-limit").any(has_window)
     }
 
     /// A header that was read and names a time that nobody can mean.
@@ -135,17 +201,28 @@ impl<'r> Named<'r> {
 }
 
 pub(super) fn is_used_up(response: &Response<'_>) -> bool {
-    let fields = || response.values("ratelimit").flat_map(rate_limit_field);
-    used_up(response).next().is_some() || fields().next().is_some()
+    let mut fields = response.values("ratelimit").flat_map(rate_limit_field);
+    used_up(response).any(|name| is_allowance(&name)) || fields.next().is_some()
 }
 
-/// The headers with the rest of an allowance that is used up.
-fn used_up<'r>(response: &Response<'r>) -> impl Iterator<Item = &'r str> {
+/// Whether the allowance of a day, or of a longer time, is used up, by the name of its header.
+pub(super) fn is_day_used_up(response: &Response<'_>) -> bool {
+    used_up(response).any(|name| name.split('-').any(|word| OF_DAY.contains(&word)))
+}
+
+/// The headers with the rest of something of which nothing is left, in lower case.
+fn used_up(response: &Response<'_>) -> impl Iterator<Item = String> {
     let used_up = response.headers.iter().filter(|header| is_nothing(header.1));
-    used_up.map(|header| header.0).filter(|name| {
-        let name = name.to_ascii_lowercase();
-        name.contains(REST) && ALLOWANCES.iter().any(|allowance| name.contains(allowance))
-    })
+    used_up.map(|header| header.0.to_ascii_lowercase()).filter(|name| name.contains(REST))
+}
+
+fn is_allowance(name: &str) -> bool {
+    ALLOWANCES.iter().any(|allowance| name.contains(allowance))
+}
+
+/// The name of a header with a reset, if it is one of [`RESETS`].
+fn known_reset(name: &str) -> &'static str {
+    RESETS.split(' ').find(|known| *known == name).unwrap_or(ALLOWANCE)
 }
 
 /// Whether nothing is left, by one item of a list that a proxy may have merged. The rest of an
@@ -156,92 +233,6 @@ pub(super) fn is_nothing(rest: &[u8]) -> bool {
         str::from_utf8(amount)
             .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
     })
-}
-
-fn unquoted(value: &[u8]) -> &[u8] {
-    let value = value.trim_ascii();
-    let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
-    inner.map_or(value, <[u8]>::trim_ascii)
-}
-
-/// A delay, or a time of day.
-#[derive(Clone, Copy)]
-enum Told {
-    In(Duration),
-    At(SystemTime),
-}
-
-impl Told {
-    /// The delay from `reference` on, unless nobody can mean it.
-    fn delay(self, reference: SystemTime) -> Option<Duration> {
-        let delay = match self {
-            Self::In(delay) => delay,
-            Self::At(time) => time
-                .duration_since(reference)
-                .or_else(
-                    |past| {
-                        if past.duration() <= OLDEST { Ok(Duration::ZERO) } else { Err(past) }
-                    },
-                )
-                .ok()?,
-        };
-        (delay <= LONGEST).then_some(delay)
-    }
-}
-
-/// Some providers name seconds from now, some a duration with its units, some a time of day.
-fn told(value: &[u8]) -> Option<Told> {
-    let text = str::from_utf8(value).ok()?;
-    let length = text.find('.').unwrap_or(text.len());
-    if let Some(amount) = decimal(text) {
-        let time = match text[..length].trim_start_matches('0').len() {
-            0..=9 => return Some(Told::In(amount)),
-            10 => Some(amount),
-            // Milliseconds, microseconds and nanoseconds since the epoch.
-            13 => Some(amount / 1_000),
-            16 => Some(amount / 1_000_000),
-            19 => Some(amount / 1_000_000_000),
-            _ => None,
-        };
-        let time = time.and_then(|amount| SystemTime::UNIX_EPOCH.checked_add(amount));
-        return Some(time.map_or(Told::In(Duration::MAX), Told::At));
-    }
-    // `88ms`, `6m0s`, `2m52.8s`, `1h2m3s`; `PT90S`
-    let duration = || {
-        let friendly = || friendly::SpanParser::new().parse_unsigned_duration(value).ok();
-        let iso = || temporal::SpanParser::new().parse_unsigned_duration(value).ok();
-        friendly().or_else(iso).map(Told::In)
-    };
-    // `2023-11-14T22:14:20Z`
-    let timestamp = || Some(Told::At(text.parse::<Timestamp>().ok()?.into()));
-    duration().or_else(timestamp).or_else(|| date(value).map(Told::At))
-}
-
-/// `15`, `64.57`: no sign, no unit. Digits beyond the nanoseconds, as a `double` prints them, are cut.
-fn decimal(text: &str) -> Option<Duration> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let whole = number(whole.as_bytes())?;
-    number(fraction.as_bytes())?;
-    let nanos = format!("{fraction:0<9.9}").parse().ok()?;
-    Some(Duration::from_secs(whole).saturating_add(Duration::from_nanos(nanos)))
-}
-
-/// A date in one of the three forms of RFC 9110, or of RFC 5322: with a day of one digit, or another
-/// zone.
-fn date(value: &[u8]) -> Option<SystemTime> {
-    let text = str::from_utf8(value).ok()?;
-    let zone = text.strip_suffix("UTC").map(|date| format!("{date}GMT"));
-    let text = zone.as_deref().unwrap_or(text);
-    // Without its day of the week, it may be a part of a list.
-    let other = || text.contains(',').then(|| rfc2822::parse(text).ok())?;
-    let date = httpdate::parse_http_date(text).ok();
-    date.or_else(|| Some(other()?.timestamp().into()))
-}
-
-/// Digits and nothing else. A number that does not fit counts as the largest one.
-fn number(digits: &[u8]) -> Option<u64> {
-    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
 }
 
 /// `"per-user";r=0;t=30, "per-app";r=5;t=60`: each allowance with nothing left, by its `t`; or the
@@ -275,18 +266,6 @@ fn outside_quotes(list: &str) -> Vec<String> {
         }
     }
     bare.split(',').map(str::to_owned).collect()
-}
-
-/// A duration as protobuf prints it in JSON: `30s`, `1.5s`.
-pub(super) fn proto_duration(text: &str) -> Option<Duration> {
-    decimal(text.strip_suffix('s')?).filter(|delay| *delay <= LONGEST)
-}
-
-/// A delay in seconds in JSON: `35`, `64.57`, `"35"`, `"35s"`.
-pub(super) fn json_seconds(value: &serde_json::Value) -> Option<Duration> {
-    let seconds = || Duration::try_from_secs_f64(value.as_f64()?).ok();
-    let told = |text: &str| decimal(text.strip_suffix('s').unwrap_or(text));
-    value.as_str().map_or_else(seconds, told).filter(|delay| *delay <= LONGEST)
 }
 
 #[cfg(test)]

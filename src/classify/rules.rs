@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Response;
 use super::aws;
 use super::chain;
+use super::code;
 use super::exception;
 use super::status::told;
 use super::text::Words;
@@ -262,7 +263,7 @@ impl Match {
             return false;
         }
         let code = |code: &String| {
-            facts.codes.iter().any(|known| known == code || aws::bare(known) == code)
+            facts.codes.iter().any(|known| known == code || code::bare(known) == code)
         };
         let header = |(name, value): &(String, Option<String>)| {
             let is_wanted = |found: &[u8]| {

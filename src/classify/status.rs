@@ -3,10 +3,12 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 13] = {
+const STATUSES: [(u16, FailureClass); 14] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
+        // Twitter, Mailgun, SparkPost: "enhance your calm"
+        (420, RateLimit),
         // By RFC 9110, another connection may serve it.
         (421, Temporary),
         (425, Temporary),
@@ -31,8 +33,8 @@ const STATUSES: [(u16, FailureClass); 13] = {
 const FINAL: [u16; 15] =
     [400, 402, 404, 405, 406, 410, 411, 414, 415, 416, 417, 422, 428, 431, 451];
 /// Statuses from 400 to 499 with which services refuse a client that calls too often: GitHub's,
-/// Binance's, Twitter's and Shopify's.
-const TOO_OFTEN: [u16; 4] = [403, 418, 420, 430];
+/// Binance's and Shopify's.
+const TOO_OFTEN: [u16; 3] = [403, 418, 430];
 
 /// The class of a status from 400 to 499 that cannot speak of the request, if the response names a
 /// delay.

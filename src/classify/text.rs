@@ -78,11 +78,14 @@ const PHRASES: [(Meaning, &str); 15] = {
 
 /// A limit with one of these words passes soon, whatever else the message calls it.
 const PER_TIME: &str = "\
-    per minute|per second|per min|perminute|persecond|per 100 seconds|rate limit exceeded|\
-    ratelimitexceeded|userratelimitexceeded";
+    per minute|per second|per min|perminute|persecond|per 100 seconds|calls minute|\
+    requests minute|calls second|requests second|rate limit exceeded|ratelimitexceeded|\
+    userratelimitexceeded";
 /// A limit with one of these words lasts for a day, or longer.
 const OF_DAY: &str = "\
-    per day|perday|daily|day limit|per month|permonth|monthly|month limit";
+    per day|perday|daily|day limit|for today|calls day|requests day|per 24 hours|in 24 hours|\
+    24 hour limit|per week|weekly|per month|permonth|monthly|month limit|current month|this month|\
+    calls month|requests month";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
 /// A number with its phrase behind it is a status.

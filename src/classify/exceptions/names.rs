@@ -31,11 +31,12 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
     ),
     // anthropic; kafka
     ((Quota, Up, "quota exceeded"), "PaymentRequiredError ClusterQuotaExceededException"),
-    // resilience4j; Polly; Slack's Python and Node SDKs; Azure Service Bus; Cosmos DB
+    // resilience4j; Polly; Slack's Python and Node SDKs; Azure Service Bus; Cosmos DB; kafka
     (
         (RateLimit, Up, "rate limit"),
         "RequestNotPermitted RateLimiterRejectedException BulkheadRejectedException \
-        ServiceBusServerBusyError ServerBusyException RequestRateTooLargeException",
+        ServiceBusServerBusyError ServerBusyException RequestRateTooLargeException \
+        ThrottlingQuotaExceededError ThrottlingQuotaExceededException",
     ),
     // Cancelled by a client's own timer: .NET's HttpClient, fetch, smithy, asyncio, Go
     (
@@ -116,23 +117,10 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
     ((Temporary, Up, "retries used up"), "MaxRetriesExceededException RetriesExhaustedError"),
 ];
 
-/// Parts of names, of letters in lower case. The first row that matches wins: a timeout of a
-/// connection pool is a timeout.
-pub(super) const PARTS: [(Meaning, &str); 13] = [
-    (
-        (RateLimit, Up, "rate limit"),
-        "throttl ratelimit toomanyrequest requestlimitexceeded throughputexceeded \
-        resourceexhausted slowdown bulkheadfull",
-    ),
-    (
-        (Quota, Up, "quota exceeded"),
-        "quotaexceeded quotaviolation insufficientquota spendlimit servicequota",
-    ),
-    (
-        (Temporary, Up, "busy"),
-        "deadlock serializationfailure serializationerror optimisticlock pessimisticlock \
-        concurrency sqltransientexception writeconflict locktimeout lockwait",
-    ),
+/// Parts of names besides those of [`code::PARTS`](crate::classify::code::PARTS), of letters in lower case. The
+/// first row that matches wins: a timeout of a connection pool is a timeout.
+pub(super) const PARTS: [(Meaning, &str); 11] = [
+    ((Temporary, Up, "busy"), "serializationerror sqltransientexception"),
     (
         (Temporary, Down, "timed out"),
         "connecttimeout connecttimedout connectiontimeout opentimeout pooltimeout acquiretimeout",

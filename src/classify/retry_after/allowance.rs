@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ALLOWANCES, Named, RESETS, REST, Told, decimal, outside_quotes, parameter};
+use super::{Named, REST, Told, decimal, is_allowance, known_reset, outside_quotes, parameter};
 use crate::classify::Response;
 
 /// The most allowances of a response that count. Services name one or two for each period.
@@ -30,12 +30,16 @@ pub(crate) fn allowances(response: &Response<'_>, now: SystemTime) -> Box<[Allow
     let of_header = |header: &(&str, &[u8])| {
         let name = header.0.to_ascii_lowercase();
         // `x-ratelimit-remaining` and `x-rate-limit-remaining` have a limit in their names too.
-        let is_rest = name.contains(REST) && ALLOWANCES.iter().any(|word| name.contains(word));
+        let is_rest = name.contains(REST) && is_allowance(&name);
         let remaining = is_rest.then(|| least(header.1))??;
-        let values = |word: &str| response.values(&name.replace(REST, word)).collect::<Vec<_>>();
-        let limit = LIMITS.into_iter().flat_map(values).find_map(least);
+        let values = |word: &str| {
+            let name = name.replace(REST, word);
+            let values = response.values(&name).map(|value| (known_reset(&name), value));
+            values.collect::<Vec<_>>()
+        };
+        let limit = LIMITS.into_iter().flat_map(values).find_map(|(_, value)| least(value));
         let reset = RENEWALS.into_iter().flat_map(values);
-        let resets_in = reset.filter_map(|value| named.longest(RESETS[2], value)).max()?;
+        let resets_in = reset.filter_map(|(name, value)| named.longest(name, value)).max()?;
         let counts_units = UNITS.iter().any(|word| name.contains(word));
         Some(Allowance { limit, remaining, resets_in, counts_units })
     };

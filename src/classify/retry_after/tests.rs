@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::time::LONGEST;
 use super::*;
 
 /// 1994-11-06T08:49:37Z
@@ -25,7 +26,7 @@ fn response<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Response<'a> {
 
 #[test]
 fn the_page_has_each_header() {
-    for header in MILLIS.iter().chain(&REMAINING).chain(&RESETS) {
+    for header in MILLIS.into_iter().chain(REMAINING).chain(RESETS.split(' ')) {
         assert!(crate::classify::tests::PAGE.contains(&format!("`{header}`")), "{header}");
     }
 }
@@ -58,7 +59,13 @@ fn retry_after_is_a_number_of_seconds_a_duration_or_a_time() {
         ("1.", None),
         (".5", None),
         ("1e9", None),
-        ("1994-11-06T08:50:37", None),
+        // Without a zone, and as JavaScript and WSO2 print it.
+        ("1994-11-06T08:50:37", Some(60)),
+        ("1994-11-06 08:50:37", Some(60)),
+        ("1994-11-06 08:50:37 UTC", Some(60)),
+        ("Sun Nov 06 1994 08:50:37 GMT+0000 (Coordinated Universal Time)", Some(60)),
+        ("Sun Nov 06 1994 09:50:37 GMT+0100 (Central European Standard Time)", Some(60)),
+        ("1994-Nov-06 08:50:37+0000 UTC", Some(60)),
         ("NaN", None),
         // A proxy may merge several headers, or quote one.
         ("3, 4", Some(4)),
@@ -82,6 +89,10 @@ fn retry_after_is_a_number_of_seconds_a_duration_or_a_time() {
         ("Sun, 6 Nov 1994 08:50:37", None),
         ("PT90S", Some(90)),
         ("PT24H1S", Some(86_401)),
+        ("P1D", Some(86_400)),
+        ("1d2h", Some(93_600)),
+        ("P1M", None),
+        ("01:34:15", Some(5_655)),
         ("-PT90S", None),
         // As a `double` is printed.
         ("90.0999999046325684", Some(90)),
@@ -227,7 +238,21 @@ fn an_allowance_that_is_used_up_names_its_reset() {
         (&[("X-RateLimit-Reset", "15 s")], Some(15)),
         (&[("X-RateLimit-Reset", "2023-11-14T22:14Z")], Some(40)),
         (&[("X-RateLimit-Reset", "2023-11-14T23:13:50+01:00")], Some(30)),
-        (&[("X-RateLimit-Reset", "2023-11-14T22:13:50")], None),
+        (&[("X-RateLimit-Reset", "2023-11-14T22:13:50")], Some(30)),
+        // MuleSoft means milliseconds, but nobody up to an hour.
+        (&[("X-RateLimit-Reset", "3600")], Some(3_600)),
+        (&[("X-RateLimit-Reset", "42000"), ("X-RateLimit-Remaining", "0")], Some(42)),
+        (&[("X-RateLimit-Reset", "3000000")], Some(3_000)),
+        (&[("X-RateLimit-Reset", "86400"), ("X-RateLimit-Limit", "9, 9;w=86400")], Some(86_400)),
+        (&[("X-RateLimit-Reset", "86400"), ("Retry-After", "86400")], Some(86_400)),
+        (&[("RateLimit-Reset", "42661")], Some(42_661)),
+        (&[("X-RateLimit-Reset", "12h")], Some(43_200)),
+        // Any other name.
+        (&[("X-Contentful-RateLimit-Reset", "7")], Some(7)),
+        (&[("X-Acme-RateLimit-Reset", "7"), ("X-Acme-RateLimit-Remaining", "0")], Some(7)),
+        (&[("X-Acme-RateLimit-Reset", "7"), ("X-Acme-RateLimit-Remaining", "3")], None),
+        (&[("anthropic-ratelimit-unified-reset", "1700000077")], Some(77)),
+        (&[("X-Next-Replenishment-Time", "1700000042000")], Some(42)),
         (&[("X-RateLimit-Reset", "")], None),
         (&[("X-RATELIMIT-RESET", "15"), ("X-RATELIMIT-REMAINING", "0;w=60")], Some(15)),
         (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0.0")], Some(15)),
@@ -276,7 +301,56 @@ fn of_several_allowances_those_that_are_used_up_name_the_longest_wait() {
 }
 
 #[test]
+fn a_header_with_the_name_of_retry_after_means_the_same() {
+    for (headers, expected) in [
+        (&[("Retry-After-short", "7")][..], Some(7_000)),
+        (&[("Retry-After-short", "7"), ("Retry-After-long", "60")], Some(60_000)),
+        (&[("Beta-Retry-After", "31")], Some(31_000)),
+        (&[("X-Rate-Limit-Retry-After-Seconds", "5")], Some(5_000)),
+        (&[("X-Acme-Retry-After-Ms", "1500")], Some(1_500)),
+        (&[("Retry-After", "3"), ("Retry-After-long", "60")], Some(3_000)),
+        (&[("Retry", "3")], None),
+    ] {
+        let bytes: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let delay = retry_after(&response(&bytes), at(THEN));
+        assert_eq!(delay, expected.map(Duration::from_millis), "{headers:?}");
+    }
+}
+
+#[test]
+fn a_message_names_a_time_after_the_words_for_it() {
+    for (text, expected) in [
+        // Groq, StackExchange, monday.com, Fastify, Google Ads, Telegram, Mailgun, Gmail, Azure
+        ("Rate limit reached. Please try again in 7m37.056s. Need more?", Some(457_056)),
+        ("too many requests, more requests available in 82216 seconds", Some(82_216_000)),
+        ("budget remaining 1 out of 9 reset in 18 seconds", Some(18_000)),
+        ("Rate limit exceeded, retry in 1 minute", Some(60_000)),
+        ("Too many requests. Retry in 62343 seconds.", Some(62_343_000)),
+        ("Too Many Requests: retry after 35", Some(35_000)),
+        ("limit exceeded, retry after: 59m50s", Some(3_590_000)),
+        ("limit exceeded, try again after Sun, 06 Nov 1994 08:50:37 UTC", Some(60_000)),
+        ("User-rate limit exceeded.  Retry after 1994-11-06T08:50:37.000Z", Some(60_000)),
+        ("Out of call volume quota. Quota will be replenished in 01:34:15.", Some(5_655_000)),
+        ("Wait, then try again in a few minutes; or retry after 9s", Some(9_000)),
+        ("try again in a few minutes", None),
+        ("try again later", None),
+        ("retry internally 5", None),
+        ("Retry after 1990-01-01T00:00:00Z", None),
+        ("\u{212a} retry in 5s", Some(5_000)),
+    ] {
+        let empty = response(&[]);
+        let delay = Named::new(&empty, at(THEN)).in_message(text);
+        assert_eq!(delay, expected.map(Duration::from_millis), "{text}");
+    }
+}
+
+#[test]
 fn durations_of_protobuf_are_read_to_the_nanosecond() {
+    let in_json = |text: &str| {
+        let empty = response(&[]);
+        Named::new(&empty, at(THEN)).in_json(&Value::from(text))
+    };
     for (text, expected) in [
         ("30s", Some(Duration::from_secs(30))),
         ("1.5s", Some(Duration::from_millis(1_500))),
@@ -284,14 +358,14 @@ fn durations_of_protobuf_are_read_to_the_nanosecond() {
         ("31536000s", Some(LONGEST)),
         ("31536001s", None),
         ("99999999999999999999s", None),
-        ("30", None),
+        ("30", Some(Duration::from_secs(30))),
         ("s", None),
         ("-1s", None),
         ("1.s", None),
         ("1.0000000001s", Some(Duration::from_secs(1))),
         ("1.5.5s", None),
     ] {
-        assert_eq!(proto_duration(text), expected, "{text}");
+        assert_eq!(in_json(text), expected, "{text}");
     }
 }
 
@@ -308,7 +382,9 @@ proptest! {
             let named = retry_after(&response(&headers), at(now)).or(reset(&response(&headers), at(now)));
             prop_assert!(named.is_none_or(|delay| delay <= LONGEST));
         }
-        let _ = proto_duration(&String::from_utf8_lossy(&value));
+        let text = String::from_utf8_lossy(&value);
+        let empty = response(&[]);
+        let _ = Named::new(&empty, at(now)).in_message(&format!("retry in {text}"));
     }
 
     #[test]

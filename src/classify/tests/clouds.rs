@@ -88,7 +88,7 @@ fn what_stands_before_a_service_of_aws_answers_in_its_own_way() {
             None,
         ),
         (BALANCER, 561, &[], "", Temporary, None),
-        (S3, 503, &[], SLOW, Temporary, None),
+        (S3, 503, &[], SLOW, RateLimit, None),
         (S3, 404, &[], "<Error><Code>NoSuchKey</Code></Error>", NonRetryable, None),
         (
             "AWS SDKs, Retry behavior",

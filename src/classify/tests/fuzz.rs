@@ -7,7 +7,7 @@ use super::*;
 use crate::policy::{History, RetryPolicy};
 
 /// No named delay is longer.
-const LONGEST: Duration = retry_after::LONGEST;
+const LONGEST: Duration = retry_after::time::LONGEST;
 const HOUR: Duration = Duration::from_hours(1);
 /// The relatives of `Retry-After`.
 const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
@@ -76,7 +76,9 @@ fn any_answer_is_classified_and_what_it_names_is_bounded() {
         assert_same_however_written(&told, &failure);
         assert_time_passes(&told);
         told.with_answer(|answer| {
-            let found = retry_after::Named::new(answer, told.now).retry_after();
+            let named = retry_after::Named::new(answer, told.now);
+            let _ = named.in_message(&String::from_utf8_lossy(input));
+            let found = named.retry_after();
             let mut millis = MILLIS.iter().flat_map(|name| told.values(name));
             if told.values("retry-after").all(is_plain_form)
                 && !millis.any(|value| value.contains([',', '"']))
@@ -84,7 +86,6 @@ fn any_answer_is_classified_and_what_it_names_is_bounded() {
                 assert_eq!(found, slow_retry_after(&told), "{:?}", told.headers);
             }
         });
-        let _ = retry_after::proto_duration(&String::from_utf8_lossy(input));
     });
 }
 

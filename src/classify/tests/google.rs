@@ -53,7 +53,7 @@ fn the_reason_in_the_list_of_errors_decides() {
 /// The error model of Google Cloud, with these details.
 fn model(code: u16, status: &str, details: &str) -> String {
     format!(
-        r#"{{"error":{{"code":{code},"message":"try again in 400 ms","status":"{status}","details":[{details}]}}}}"#
+        r#"{{"error":{{"code":{code},"message":"400 ms later","status":"{status}","details":[{details}]}}}}"#
     )
 }
 

@@ -97,6 +97,7 @@ fn a_status_alone_decides() {
         (408, Temporary),
         (409, NonRetryable),
         (410, NonRetryable),
+        (420, RateLimit),
         (424, NonRetryable),
         (425, Temporary),
         (426, NonRetryable),

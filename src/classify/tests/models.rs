@@ -29,7 +29,7 @@ fn openai_tells_a_limit_from_an_empty_account() {
         (LIMITS, 429, &left("0", "149984"), RATE, RateLimit, Some(1_000)),
         (LIMITS, 429, &left("59", "0"), TOKENS, RateLimit, Some(360_000)),
         (LIMITS, 429, &left("0", "0"), RATE, RateLimit, Some(360_000)),
-        (LIMITS, 429, &left("59", "149984"), TOKENS, RateLimit, None),
+        (LIMITS, 429, &left("59", "149984"), TOKENS, RateLimit, Some(6)),
         (LIMITS, 429, &left("0", "0"), EMPTY, Quota, Some(360_000)),
         (LIMITS, 503, &left("0", "0"), "", Temporary, None),
         (

@@ -93,14 +93,14 @@ const SHOWN: &[Shown<'_>] = &[
     ("Keap", "Community: Intermittently receiving spike arrest violation", 429, &[], r#"{"fault":{"faultstring":"Spike arrest violation.","detail":{"errorcode":"policies.ratelimit.SpikeArrestViolation"}}}"#, RateLimit, "status 429: policies.ratelimit.SpikeArrestViolation", None),
     // A status that cannot speak of the message, with a delay.
     ("HubSpot", "Handling errors: 477 Migration in Progress", 477, &[("Retry-After", "3600")], r#"{"status":"error","message":"m","category":"MIGRATION_IN_PROGRESS"}"#, Temporary, "status 477: MIGRATION_IN_PROGRESS, asks for a later retry", Some(3_600_000)),
-    ("HubSpot", "Handling errors: 423 Locked", 423, &[("Retry-After", "2")], r#"{"status":"error","message":"locked","category":"LOCKED"}"#, Temporary, "status 423: LOCKED, asks for a later retry", Some(2_000)),
+    ("HubSpot", "Handling errors: 423 Locked", 423, &[("Retry-After", "2")], r#"{"status":"error","message":"locked","category":"LOCKED"}"#, Temporary, "status 423: LOCKED", Some(2_000)),
     ("HubSpot", "Handling errors", 400, &[], r#"{"status":"error","message":"m","errors":[{"message":"m","in":"name"}],"category":"VALIDATION_ERROR"}"#, NonRetryable, "status 400: VALIDATION_ERROR", None),
     ("HubSpot", "Usage guidelines: limits", 429, &[], r#"{"status":"error","message":"m","errorType":"RATE_LIMIT","policyName":"DAILY","category":"RATE_LIMITS"}"#, Quota, "status 429: DAILY policy", None),
     ("Binance", "General API information: HTTP return codes", 418, &[("Retry-After", "120")], r#"{"code":-1003,"msg":"Way too many requests; IP banned until 1700000120000."}"#, RateLimit, "status 418: rate limit", Some(120_000)),
     ("Binance", "General API information: HTTP return codes", 418, &[], r#"{"code":-1003,"msg":"banned"}"#, NonRetryable, "status 418", None),
     ("Binance", "General API information: HTTP return codes", 429, &[("Retry-After", "7")], r#"{"code":-1003,"msg":"Too many requests"}"#, RateLimit, "status 429", Some(7_000)),
     ("Azure Cosmos DB", "HTTP status codes: 449", 449, &[("x-ms-retry-after-ms", "10")], r#"{"code":"RetryWith","message":"Conflicting request"}"#, Temporary, "status 449: RetryWith", Some(10)),
-    ("Twitter", "API v1, Response codes: 420 Enhance your calm", 420, &[("Retry-After", "60")], r#"{"error":"EnhanceYourCalm"}"#, RateLimit, "status 420: EnhanceYourCalm, rate limit", Some(60_000)),
+    ("Twitter", "API v1, Response codes: 420 Enhance your calm", 420, &[("Retry-After", "60")], r#"{"error":"EnhanceYourCalm"}"#, RateLimit, "status 420: EnhanceYourCalm", Some(60_000)),
     ("Shopify", "REST Admin API, Rate limits", 429, &[("Retry-After", "2.0"), ("X-Shopify-Shop-Api-Call-Limit", "40/40")], r#"{"errors":"Exceeded 2 calls per second for api client."}"#, RateLimit, "status 429", Some(2_000)),
     ("Shopify", "Response status codes: 423 Locked", 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, "status 423", None),
     ("GitLab", "User and IP rate limits", 429, &[("RateLimit-Remaining", "0"), ("RateLimit-ResetTime", "Tue, 14 Nov 2023 22:14:20 GMT"), ("RateLimit-Reset", "1700000060")], "Retry later", RateLimit, "status 429", Some(60_000)),
@@ -150,6 +150,132 @@ const SHOWN: &[Shown<'_>] = &[
     ("Airtable", "Rate limits", 429, &[], r#"{"errors":[{"error":"RATE_LIMIT_REACHED","message":"m"}]}"#, RateLimit, "status 429: RATE_LIMIT_REACHED", None),
     ("Heroku", "Platform API, Rate limits", 429, &[], r#"{"id":"rate_limit","message":"Your account reached the API limit."}"#, RateLimit, "status 429: rate_limit", None),
     ("ClickUp", "Rate limits", 429, &[LEFT, ("X-RateLimit-Reset", "1700000030")], r#"{"err":"Rate limit reached","ECODE":"APP_002"}"#, RateLimit, "status 429: APP_002", Some(30_000)),
+    // A challenge of a firewall in front of the service.
+    ("AWS WAF", "CAPTCHA and Challenge actions", 202, &[("x-amzn-waf-action", "challenge")], "", Temporary, "status 202: x-amzn-waf-action", None),
+    ("AWS WAF", "CAPTCHA and Challenge actions", 405, &[("x-amzn-waf-action", "captcha")], "", Temporary, "status 405: x-amzn-waf-action", None),
+    ("Cloudflare", "Detect a Challenge Page response", 403, &[("cf-mitigated", "challenge")], "<!DOCTYPE html><title>Just a moment...</title>", Temporary, "status 403: cf-mitigated", None),
+    ("Vercel", "Firewall: challenge", 429, &[("X-Vercel-Mitigated", "challenge")], "", Temporary, "status 429: x-vercel-mitigated", None),
+    ("Vercel", "Firewall: deny", 403, &[("X-Vercel-Mitigated", "deny")], "", NonRetryable, "status 403", None),
+    // Milliseconds where others have seconds.
+    ("MuleSoft", "Rate Limiting: headers", 429, &[LEFT, ("X-RateLimit-Reset", "42661")], "API calls exceeded", RateLimit, "status 429", Some(42_661)),
+    ("MuleSoft", "Rate Limiting: headers", 429, &[LEFT, ("X-RateLimit-Reset", "3000000")], "API calls exceeded", RateLimit, "status 429", Some(3_000_000)),
+    ("Fastify", "fastify-rate-limit #301", 429, &[LEFT, ("x-ratelimit-reset", "58"), ("retry-after", "60000")], r#"{"statusCode":429,"error":"Too Many Requests","message":"Rate limit exceeded, retry in 1 minute"}"#, RateLimit, "status 429", Some(58_000)),
+    ("Any", "a block after a limit", 429, &[LEFT, ("x-ratelimit-reset", "58"), ("retry-after", "3600")], "", RateLimit, "status 429", Some(3_600_000)),
+    ("Any", "a limit of a day in seconds", 429, &[LEFT, ("X-RateLimit-Reset", "42661")], r#"{"message":"500 requests per day"}"#, Quota, "status 429", Some(42_661)),
+    ("Envoy", "Rate limit: headers", 429, &[("X-RateLimit-Limit", "10, 10;w=86400"), LEFT, ("X-RateLimit-Reset", "43300")], "", Quota, "status 429", Some(43_300_000)),
+    // Codes by their parts, in any spelling.
+    ("DynamoDB", "TransactWriteItems: CancellationReasons", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict"}]}"#, Temporary, "status 400: TransactionConflict", None),
+    ("DynamoDB", "TransactWriteItems: CancellationReasons", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ConditionalCheckFailed"},{"Code":"None"}]}"#, NonRetryable, "status 400: ConditionalCheckFailed", None),
+    ("DynamoDB", "TransactWriteItems: CancellationReasons", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","CancellationReasons":[{"Code":"ThrottlingError"}]}"#, RateLimit, "status 400: ThrottlingError", None),
+    ("DynamoDB", "TransactWriteItems: an older SDK", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException"}"#, Temporary, "status 400: transient: TransactionCanceledException", None),
+    ("DynamoDB", "Error handling", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#ResourceInUseException"}"#, Temporary, "status 400: transient: ResourceInUseException", None),
+    ("DynamoDB", "Error handling", 400, &[], r#"{"__type":"com.amazonaws.dynamodb.v20120810#ReplicatedWriteConflictException"}"#, Temporary, "status 400: busy: ReplicatedWriteConflictException", None),
+    ("AWS", "API Gateway and Step Functions: errors", 400, &[], r#"{"__type":"RequestLimitExceededException"}"#, RateLimit, "status 400: throttled: RequestLimitExceeded", None),
+    ("AWS", "Transcribe: ThrottledClientException", 400, &[], r#"{"__type":"ThrottledClientException"}"#, RateLimit, "status 400: rate limit: ThrottledClientException", None),
+    ("Kinesis", "PutRecords: errors", 400, &[], r#"{"__type":"KMSThrottlingException"}"#, RateLimit, "status 400: rate limit: KMSThrottlingException", None),
+    ("Glue", "StartJobRun: errors", 400, &[("x-amzn-errortype", "ConcurrentRunsExceededException")], "", RateLimit, "status 400: rate limit: ConcurrentRunsExceededException", None),
+    ("SQS", "ReceiveMessage: errors", 403, &[], r#"{"__type":"com.amazonaws.sqs#OverLimit"}"#, RateLimit, "status 403: throttled: OverLimit", None),
+    ("SQS", "PurgeQueue: errors", 403, &[], r#"{"__type":"com.amazonaws.sqs#PurgeQueueInProgress"}"#, Temporary, "status 403: busy: PurgeQueueInProgress", None),
+    ("SQS", "SendMessageBatch: errors", 400, &[], r#"{"__type":"com.amazonaws.sqs#TooManyEntriesInBatchRequest"}"#, NonRetryable, "status 400: TooManyEntriesInBatchRequest", None),
+    ("Bedrock", "InvokeModel: errors", 424, &[("x-amzn-errortype", "ModelErrorException")], "{}", Temporary, "status 424: transient: ModelErrorException", None),
+    ("Connect", "Protocol: Error codes", 409, &[], r#"{"code":"aborted","message":"m"}"#, Temporary, "status 409: aborted", None),
+    ("Twirp", "Specification: Error codes", 403, &[], r#"{"code":"resource_exhausted","msg":"m"}"#, RateLimit, "status 403: resource_exhausted", None),
+    ("Google", "Drive, Resolve errors", 403, &[], r#"{"error":{"errors":[{"domain":"usageLimits","reason":"userRateLimitExceededUnreg"}]}}"#, RateLimit, "status 403: userRateLimitExceededUnreg", None),
+    ("Google", "Drive, Resolve errors", 403, &[], r#"{"error":{"errors":[{"domain":"usageLimits","reason":"dailyLimitExceededUnreg"}]}}"#, Quota, "status 403: dailyLimitExceededUnreg", None),
+    ("Google", "Global domain: errors", 403, &[], r#"{"error":{"errors":[{"domain":"usageLimits","reason":"concurrentLimitExceeded"}]}}"#, RateLimit, "status 403: concurrentLimitExceeded", None),
+    ("Google", "Drive, Resolve errors", 403, &[], r#"{"error":{"errors":[{"reason":"downloadQuotaExceeded"}]}}"#, Quota, "status 403: downloadQuotaExceeded", None),
+    ("Google", "Compute Engine, Troubleshooting", 400, &[], r#"{"error":{"errors":[{"reason":"resourceNotReady"}]}}"#, Temporary, "status 400: resourceNotReady", None),
+    ("Google", "Compute Engine, Troubleshooting", 400, &[], r#"{"error":{"errors":[{"reason":"resourceInUseByAnotherResource"}]}}"#, NonRetryable, "status 400: resourceInUseByAnotherResource", None),
+    ("OAuth", "RFC 6749 4.1.2.1", 400, &[], r#"{"error":"temporarily_unavailable"}"#, Temporary, "status 400: temporarily_unavailable", None),
+    ("OAuth", "RFC 8628 3.5", 400, &[], r#"{"error":"slow_down"}"#, RateLimit, "status 400: slow_down", None),
+    ("OAuth", "RFC 6749 5.2", 400, &[], r#"{"error":"invalid_grant"}"#, NonRetryable, "status 400: invalid_grant", None),
+    ("Azure", "Resource Manager: StorageAccountOperationInProgress", 409, &[], r#"{"error":{"code":"StorageAccountOperationInProgress"}}"#, Temporary, "status 409: StorageAccountOperationInProgress", None),
+    ("Azure", "Resource Manager: DeploymentActive", 409, &[], r#"{"error":{"code":"DeploymentActive"}}"#, Temporary, "status 409: DeploymentActive", None),
+    ("Azure", "Storage, Blob service error codes", 409, &[("x-ms-error-code", "ContainerBeingDeleted")], "", Temporary, "status 409: busy: ContainerBeingDeleted", None),
+    ("Azure", "Storage, Blob service error codes", 409, &[("x-ms-error-code", "BlobAlreadyExists")], "", NonRetryable, "status 409: BlobAlreadyExists", None),
+    ("Microsoft Graph", "Excel: error handling", 423, &[], r#"{"error":{"code":"notAllowed","innerError":{"code":"resourceLocked"}}}"#, Temporary, "status 423: resourceLocked", None),
+    ("Plaid", "Errors: Institution", 400, &[], r#"{"error_type":"INSTITUTION_ERROR","error_code":"INSTITUTION_DOWN"}"#, Temporary, "status 400: INSTITUTION_DOWN", None),
+    ("Plaid", "Errors: Institution", 400, &[], r#"{"error_type":"INSTITUTION_ERROR","error_code":"INSTITUTION_NOT_RESPONDING"}"#, Temporary, "status 400: INSTITUTION_NOT_RESPONDING", None),
+    ("Plaid", "Errors: API", 400, &[], r#"{"error_type":"API_ERROR","error_code":"PLANNED_MAINTENANCE"}"#, Temporary, "status 400: PLANNED_MAINTENANCE", None),
+    ("Plaid", "Errors: Item", 400, &[], r#"{"error_type":"ITEM_ERROR","error_code":"PRODUCT_NOT_READY"}"#, Temporary, "status 400: PRODUCT_NOT_READY", None),
+    ("Plaid", "Errors: Item", 400, &[], r#"{"error_type":"ITEM_ERROR","error_code":"ITEM_LOCKED"}"#, NonRetryable, "status 400: ITEM_LOCKED", None),
+    ("Instagram", "Content publishing: error codes", 400, &[], r#"{"error":{"message":"Media ID is not available","type":"OAuthException","code":9007,"error_subcode":2207027,"is_transient":false,"fbtrace_id":"A"}}"#, Temporary, "status 400: 9007, transient", None),
+    ("TikTok", "Content Posting API: errors", 403, &[], r#"{"error":{"code":"spam_risk_too_many_posts","log_id":"x"}}"#, Quota, "status 403: spam_risk_too_many_posts", None),
+    ("TikTok", "Content Posting API: errors", 403, &[], r#"{"error":{"code":"spam_risk_user_banned_from_posting"}}"#, NonRetryable, "status 403: spam_risk_user_banned_from_posting", None),
+    ("NetSuite", "SuiteTalk: error codes", 400, &[], r#"{"error":{"code":"RCRD_HAS_BEEN_CHANGED"}}"#, Temporary, "status 400: RCRD_HAS_BEEN_CHANGED", None),
+    ("StackExchange", "API, Throttles", 400, &[], r#"{"error_id":502,"error_message":"too many requests from this IP, more requests available in 82216 seconds","error_name":"throttle_violation"}"#, Quota, "status 400: throttle_violation", Some(82_216_000)),
+    ("Databricks", "SQL: concurrent writes", 409, &[], r#"{"error_code":"DELTA_CONCURRENT_APPEND"}"#, Temporary, "status 409: DELTA_CONCURRENT_APPEND", None),
+    ("Elasticsearch", "Fix watermark errors", 403, &[], r#"{"error":{"root_cause":[{"type":"cluster_block_exception","reason":"index [x] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)];"}],"type":"cluster_block_exception"},"status":403}"#, Temporary, "status 403: cluster_block_exception", None),
+    ("Elasticsearch", "Optimistic concurrency control", 409, &[], r#"{"error":{"type":"version_conflict_engine_exception"},"status":409}"#, NonRetryable, "status 409: version_conflict_engine_exception", None),
+    ("S3", "Conditional writes", 409, &[], "<Error><Code>ConditionalRequestConflict</Code></Error>", Temporary, "status 409: ConditionalRequestConflict", None),
+    ("Any", "a code with the letters of a part", 400, &[], r#"{"code":"CORPORATE_LIMIT_EXCEEDED"}"#, NonRetryable, "status 400: CORPORATE_LIMIT_EXCEEDED", None),
+    ("Any", "a value at fault", 400, &[], r#"{"code":"invalid_rate_limit"}"#, NonRetryable, "status 400: invalid_rate_limit", None),
+    ("Any", "a thing that is not there", 404, &[], r#"{"code":"RateLimitPolicyNotFound"}"#, NonRetryable, "status 404: RateLimitPolicyNotFound", None),
+    ("Any", "the state of an object", 409, &[], r#"{"status":"in_progress","error":{"code":"already_paid"}}"#, NonRetryable, "status 409: already_paid", None),
+    ("Any", "a limit by its status", 429, &[], r#"{"code":"concurrent_sessions"}"#, RateLimit, "status 429: concurrent_sessions", None),
+    ("Stripe", "Declines", 402, &[], r#"{"error":{"code":"card_declined","decline_code":"do_not_try_again"}}"#, NonRetryable, "status 402: card_declined", None),
+    ("Any", "a name in the request", 422, &[], r#"{"errors":[{"code":"taken","name":"slow_down","id":"throttled"}]}"#, NonRetryable, "status 422: taken", None),
+    // Names of fields in any case, and other places.
+    ("Alibaba Cloud", "ECS, Common errors", 400, &[], r#"{"RequestId":"x","Code":"Throttling.User","Message":"Request was denied due to user flow control."}"#, RateLimit, "status 400: Throttling.User", None),
+    ("ASP.NET", "names as in C#", 400, &[], r#"{"Message":"slow","ErrorCode":"RATE_LIMIT_EXCEEDED"}"#, RateLimit, "status 400: RATE_LIMIT_EXCEEDED", None),
+    ("UPS", "API, Errors", 403, &[], r#"{"response":{"errors":[{"code":"RATE_LIMIT_EXCEEDED","message":"x"}]}}"#, RateLimit, "status 403: RATE_LIMIT_EXCEEDED", None),
+    ("OData", "version 3, errors", 400, &[], r#"{"odata.error":{"code":"TooManyRequests","message":{"lang":"en-US","value":"x"}}}"#, RateLimit, "status 400: TooManyRequests", None),
+    ("Foursquare", "API v2, Responses and errors", 403, &[], r#"{"meta":{"code":403,"errorType":"quota_exceeded","errorDetail":"Quota exceeded"},"response":{}}"#, Quota, "status 403: quota_exceeded", None),
+    ("Foursquare", "API v2, Responses and errors", 403, &[], r#"{"meta":{"code":403,"errorType":"not_authorized"},"response":{}}"#, NonRetryable, "status 403: not_authorized", None),
+    // XML.
+    ("SES", "Query API: errors", 400, &[], "<ErrorResponse xmlns=\"http://ses.amazonaws.com/doc/2010-12-01/\"><Error><Type>Sender</Type><Code>Throttling</Code></Error></ErrorResponse>", RateLimit, "status 400: Throttling", None),
+    ("S3", "Error responses", 409, &[], "<?xml version=\"1.0\"?>\n<Error><Code>OperationAborted</Code></Error>", Temporary, "status 409: OperationAborted", None),
+    ("S3", "Error responses", 400, &[], "<Error><Code>RequestTimeout</Code></Error>", Temporary, "status 400: transient: RequestTimeout", None),
+    ("S3", "Error responses", 403, &[], "<Error><Code>AccessDenied</Code></Error>", NonRetryable, "status 403: access denied: AccessDenied", None),
+    ("QuickBooks", "node-quickbooks #83", 403, &[], "<?xml version=\"1.0\"?><IntuitResponse><Fault type=\"SERVICE\"><Error code=\"3001\"><Message>message=ThrottleExceeded; errorCode=003001; statusCode=403</Message></Error></Fault></IntuitResponse>", RateLimit, "status 403: 3001", None),
+    ("QuickBooks", "node-quickbooks #83", 403, &[], r#"{"Fault":{"Error":[{"Message":"message=ThrottleExceeded; errorCode=003001; statusCode=403","code":"3001"}]}}"#, RateLimit, "status 403: 3001", None),
+    ("Salesforce", "SOAP API, Core data types: StatusCode", 500, &[], "<soapenv:Envelope><soapenv:Body><soapenv:Fault><faultcode>sf:REQUEST_LIMIT_EXCEEDED</faultcode></soapenv:Fault></soapenv:Body></soapenv:Envelope>", Quota, "status 500: REQUEST_LIMIT_EXCEEDED", None),
+    ("SOAP", "1.1, Fault", 500, &[], "<s:Envelope><s:Body><s:Fault><faultcode>s:Client</faultcode></s:Fault></s:Body></s:Envelope>", Temporary, "status 500: Client", None),
+    ("Any", "a page of HTML", 403, &[], "<!DOCTYPE html><p>Send <code>Throttling</code> to us", NonRetryable, "status 403", None),
+    ("Any", "text in XML", 403, &[], "<Error><Message>Throttling</Message><CountryCode>SlowDown</CountryCode></Error>", NonRetryable, "status 403", None),
+    // A 420, and the gateways' 403.
+    ("Mailgun", "mailgun.js #413", 420, &[], r#"{"message":"Domain x.io is not allowed to send: recipient limit exceeded, try again after Tue, 14 Nov 2023 22:43:20 UTC"}"#, RateLimit, "status 420", Some(1_800_000)),
+    ("SparkPost", "API, Errors: sending limit", 420, &[], r#"{"errors":[{"message":"Exceed Sending Limit (daily)","code":"2101"}]}"#, Quota, "status 420: 2101", None),
+    ("Tyk", "Request quotas", 403, &[], r#"{"error":"Quota exceeded"}"#, Quota, "status 403: Quota exceeded", None),
+    ("Tyk", "Keys: errors", 403, &[], r#"{"error":"Access to this API has been disallowed"}"#, NonRetryable, "status 403", None),
+    ("Any", "the same words with another status", 400, &[], r#"{"error":"Quota exceeded"}"#, NonRetryable, "status 400", None),
+    ("Mashery", "Error codes", 403, &[("X-Mashery-Error-Code", "ERR_403_DEVELOPER_OVER_QPS")], "<h1>Developer Over Qps</h1>", RateLimit, "status 403: rate limit: ERR_403_DEVELOPER_OVER_QPS", None),
+    ("Mashery", "Error codes", 403, &[("X-Mashery-Error-Code", "ERR_403_DEVELOPER_OVER_RATE")], "", Quota, "status 403: quota exceeded: ERR_403_DEVELOPER_OVER_RATE", None),
+    ("Mashery", "Error codes", 403, &[("X-Mashery-Error-Code", "ERR_403_NOT_AUTHORIZED")], "", NonRetryable, "status 403: ERR_403_NOT_AUTHORIZED", None),
+    // A delay in the body.
+    ("Google Ads", "API, Rate limits", 429, &[], r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.ads.googleads.v21.errors.GoogleAdsFailure","errors":[{"errorCode":{"quotaError":"RESOURCE_EXHAUSTED"},"details":{"quotaErrorDetails":{"rateScope":"DEVELOPER","retryDelay":"40591s"}}}]}]}}"#, RateLimit, "status 429: RESOURCE_EXHAUSTED", Some(40_591_000)),
+    ("Gmail", "Resolve errors", 429, &[], r#"{"error":{"code":429,"message":"User-rate limit exceeded.  Retry after 2023-11-14T23:13:20.000Z","errors":[{"reason":"rateLimitExceeded"}]}}"#, RateLimit, "status 429: rateLimitExceeded", Some(3_600_000)),
+    ("Groq", "Rate limits", 429, &[], r#"{"error":{"message":"Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 7m37.056s.","type":"tokens","code":"rate_limit_exceeded"}}"#, RateLimit, "status 429: rate_limit_exceeded", Some(457_056)),
+    ("monday.com", "Rate limits", 429, &[], r#"{"errors":[{"message":"m","extensions":{"code":"COMPLEXITY_BUDGET_EXHAUSTED","retry_in_seconds":18}}]}"#, RateLimit, "status 429: COMPLEXITY_BUDGET_EXHAUSTED", Some(18_000)),
+    ("Infura", "Rate limits", 429, &[], r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"m","data":{"rate":{"allowed_rps":1,"backoff_seconds":30}}}}"#, RateLimit, "status 429", Some(30_000)),
+    ("Any", "a time in the body", 429, &[], r#"{"retryAfter":"2023-11-14T22:14:20Z"}"#, RateLimit, "status 429", Some(60_000)),
+    ("Any", "the request in the body", 429, &[], r#"{"request":{"retry_after":9000,"note":"try again in 9 hours"}}"#, RateLimit, "status 429", None),
+    ("Any", "a message of no limit", 503, &[], r#"{"message":"Try again in 9 hours"}"#, Temporary, "status 503", None),
+    // A delay under other names.
+    ("NestJS", "throttler: named throttlers", 429, &[("Retry-After-short", "7")], r#"{"statusCode":429,"message":"ThrottlerException: Too Many Requests"}"#, RateLimit, "status 429", Some(7_000)),
+    ("Jira", "Rate limiting: beta headers", 429, &[("Beta-Retry-After", "31")], "", RateLimit, "status 429", Some(31_000)),
+    ("Walmart", "Marketplace API, Rate limiting", 429, &[("x-current-token-count", "0"), ("X-Next-Replenishment-Time", "1700000042000")], "", RateLimit, "status 429", Some(42_000)),
+    ("Contentful", "API rate limits", 429, &[("X-Contentful-RateLimit-Reset", "7")], r#"{"sys":{"type":"Error","id":"RateLimitExceeded"}}"#, RateLimit, "status 429", Some(7_000)),
+    ("Anthropic", "claude-code issues: unified limits", 429, &[("anthropic-ratelimit-unified-status", "rejected"), ("anthropic-ratelimit-unified-reset", "1700000077")], r#"{"type":"error","error":{"type":"rate_limit_error"}}"#, RateLimit, "status 429: rate_limit_error", Some(77_000)),
+    ("Any", "a duration of days", 429, &[("Retry-After", "P1D")], "", Quota, "status 429", Some(86_400_000)),
+    // A limit of a day or longer, by words and names.
+    ("Cohere", "Rate limits: trial keys", 429, &[], r#"{"message":"You are using a Trial key, which is limited to 1000 API calls / month."}"#, Quota, "status 429", None),
+    ("Cohere", "Rate limits: trial keys", 429, &[], r#"{"message":"You are using a Trial key, which is limited to 40 API calls / minute."}"#, RateLimit, "status 429", None),
+    ("Any", "words of a day", 429, &[], r#"{"message":"limit of 500 requests/day reached"}"#, Quota, "status 429", None),
+    ("Any", "words of a day", 429, &[], r#"{"message":"the limit of 1000 requests per 24 hours"}"#, Quota, "status 429", None),
+    ("Any", "words of a day", 429, &[], r#"{"message":"You have reached your request limit for today"}"#, Quota, "status 429", None),
+    ("Any", "words of a week", 429, &[], r#"{"message":"Weekly limit reached"}"#, Quota, "status 429", None),
+    ("Pinecone", "Limits: read units", 429, &[], r#"{"error":{"code":"RESOURCE_EXHAUSTED","message":"You've reached your read unit limit for the current month (1000000)."},"status":429}"#, Quota, "status 429: RESOURCE_EXHAUSTED", None),
+    ("Amadeus", "Common errors: 38195", 429, &[], r#"{"errors":[{"code":38195,"title":"Quota limit exceeded","detail":"You have exceeded your monthly quota","status":429}]}"#, Quota, "status 429: 38195", None),
+    ("Resend", "API, Errors", 429, &[], r#"{"statusCode":429,"name":"daily_quota_exceeded","message":"You have reached your daily email sending quota."}"#, Quota, "status 429", None),
+    ("WSO2", "API Manager, Throttling", 429, &[], r#"{"code":"900804","message":"Message throttled out","nextAccessTime":"2023-Nov-15 22:13:20+0000 UTC"}"#, Quota, "status 429: 900804", Some(86_400_000)),
+    ("Cloudflare", "Workers, Errors: 1027", 429, &[], "error code: 1027", Quota, "status 429: 1027", None),
+    ("Cloudflare", "Errors: 1015", 429, &[("Retry-After", "15")], "error code: 1015", RateLimit, "status 429: 1015", Some(15_000)),
+    ("HubSpot", "Usage guidelines: headers", 429, &[("X-HubSpot-RateLimit-Daily-Remaining", "0")], r#"{"status":"error","message":"You have reached your limit."}"#, Quota, "status 429", None),
+    ("HubSpot", "Usage guidelines: headers", 429, &[("X-HubSpot-RateLimit-Daily-Remaining", "9"), ("X-HubSpot-RateLimit-Remaining", "0")], "", RateLimit, "status 429", None),
+    ("Mistral", "Rate limits: headers", 429, &[("x-ratelimitbysize-remaining-month", "0")], "", Quota, "status 429", None),
+    ("Etsy", "Open API, Rate limits", 429, &[("x-remaining-today", "0")], "", Quota, "status 429", None),
+    ("Selling Partner API", "Usage plans and rate limits", 429, &[], r#"{"errors":[{"code":"QuotaExceeded","message":"You exceeded your quota for the requested resource."}]}"#, RateLimit, "status 429: QuotaExceeded", None),
     // Codes where their providers put them; the class is that of the status.
     ("Anthropic", "Errors", 400, &[], r#"{"type":"error","error":{"type":"invalid_request_error","message":"m"}}"#, NonRetryable, "status 400: invalid_request_error", None),
     ("Anthropic", "Errors", 529, &[], r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Temporary, "status 529: overloaded_error", None),
@@ -179,6 +305,25 @@ fn the_responses_of_providers_have_class_reason_and_delay() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     let providers: BTreeSet<&str> = SHOWN.iter().map(|row| row.0).collect();
     assert!(SHOWN.len() >= 60 && providers.len() >= 30, "{} of {}", SHOWN.len(), providers.len());
+}
+
+#[test]
+fn a_challenge_says_that_the_service_is_not_reached() {
+    for status in [200, 202, 403, 405, 429] {
+        let failure =
+            answered(status, &[("x-amzn-waf-action", "CHALLENGE"), ("Retry-After", "5")], "");
+        assert!(failure.is_service_down() && !failure.is_service_up() && !failure.is_in_doubt());
+        assert_eq!(failure.delay(), Some(Duration::from_secs(5)), "{status}");
+    }
+    let headers: [(&str, &[u8]); 1] = [("x-amzn-waf-action", b"count")];
+    let response = Response { status: 200, headers: &headers, body: b"" };
+    assert_eq!(Failure::from_success(&response, SystemTime::UNIX_EPOCH), None);
+    let rules: Rules =
+        r#"{"rules":[{"match":{"header":{"cf-mitigated":true}},"class":"NON_RETRYABLE"}]}"#
+            .parse()
+            .expect("a rule");
+    let failure = rules.within(|| answered(403, &[("cf-mitigated", "challenge")], ""));
+    assert_eq!(failure.class(), NonRetryable);
 }
 
 #[test]
@@ -233,7 +378,7 @@ fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
             let with = answered(status, &[(name, "30")], "");
             let is_final = matches!(status, 400 | 402 | 404..=406 | 410 | 411 | 414..=417 | 422 | 428 | 431 | 451);
             assert_eq!(with.class() == NonRetryable, is_final, "{status} with {name}");
-            let is_retried_anyway = matches!(status, 408 | 421 | 425 | 429 | 449 | 456 | 499);
+            let is_retried_anyway = matches!(status, 408 | 420 | 421 | 425 | 429 | 449 | 456 | 499);
             assert_eq!(without.class() != NonRetryable, is_retried_anyway, "{status}");
             assert_eq!(with.delay().is_some(), !is_final, "{status} with {name}");
         }

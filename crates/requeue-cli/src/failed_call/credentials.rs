@@ -5,6 +5,7 @@ use std::iter::successors;
 use requeue::aws::NO_CREDENTIALS;
 use requeue::printable;
 
+use crate::environment;
 use crate::sdk::{self, Provider};
 
 /// Codes of this command line for a profile whose credentials are not in AWS's files: nobody is
@@ -25,6 +26,13 @@ fn by_provider(provider: &Provider) -> String {
 const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and name the profile with \
                       --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
                       AWS_SESSION_TOKEN";
+
+/// The last source that the SDK asks, and the remedy on AWS.
+const OF_THE_MACHINE: (&str, &str) = (
+    ", and the metadata service did not respond with any",
+    "; on AWS, attach a role: an instance role to EC2, with a metadata hop limit of 2 for \
+     containers, a task role to ECS, or IRSA or Pod Identity to EKS",
+);
 
 /// The cause and the remedy of a call without credentials, by its code.
 pub(super) fn without_credentials(code: &str) -> String {
@@ -51,7 +59,11 @@ pub(super) fn without_credentials(code: &str) -> String {
             by_provider(provider)
         ),
         _ if profile.is_none() => {
-            format!("there are no AWS credentials in the environment or in AWS's files; {LOG_IN}")
+            let is_off = environment::value("AWS_EC2_METADATA_DISABLED").as_deref() == Some("true");
+            let (service, role) = if is_off { ("", "") } else { OF_THE_MACHINE };
+            format!(
+                "there are no AWS credentials in the environment or in AWS's files{service}; {LOG_IN}{role}"
+            )
         }
         _ => format!(
             "the AWS profile `{name}` gives no credentials; `aws sts get-caller-identity --profile \

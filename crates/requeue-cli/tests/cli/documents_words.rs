@@ -66,7 +66,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("recipes/success-that-failed.md", 270, Played),
     ("recipes/tenants.md", 290, Played),
     ("recipes/twilio.md", 270, Played),
-    ("reference/classes.md", 1_190, Reference),
+    ("reference/classes.md", 1_290, Reference),
     ("reference/cli.md", 510, Reference),
     ("reference/http.md", 1_050, ByHand),
     ("reference/limits.md", 450, Reference),
@@ -87,7 +87,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
 
 const MOST_BY_HAND: usize = 42_700;
 /// The pages of `reference/` that tests compare with the code.
-const MOST_OF_REFERENCE: usize = 8_000;
+const MOST_OF_REFERENCE: usize = 8_200;
 /// The recipes and the page of the performance.
 const MOST_PLAYED: usize = 4_850;
 

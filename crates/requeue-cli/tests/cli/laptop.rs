@@ -251,6 +251,7 @@ fn the_largest_batch_that_lambda_delivers_is_shown_in_seconds() {
 fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_is_a_failure() {
     let nobody = ("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1");
     let alone = [nobody, ("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent")];
+    let imds = ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1");
     let keys = [nobody, ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
     let off = ("REQUEUE_POLICY", r#"{"sqsCalls": "off"}"#);
     let event = event("unsettled.json", 1);
@@ -261,6 +262,12 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
                        log in again with `aws sso login ";
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{place:?}: {}", run.stderr);
         assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
+
+        let of_aws = [nobody, imds, ("AWS_EC2_METADATA_DISABLED", "false"), alone[2]];
+        let run = requeue_with(&of_aws, &arguments);
+        let missing = "in AWS's files, and the metadata service did not respond with any; log in ";
+        assert!(run.stderr.contains(missing), "{place:?}: {}", run.stderr);
+        assert!(run.stderr.contains("a metadata hop limit of 2"), "{place:?}: {}", run.stderr);
 
         let run = requeue_with(&[&keys[..], &[off]].concat(), &arguments);
         let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection); ";

@@ -66,7 +66,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
 /// Any 2xx is a success as soon as its status arrives; the body is not awaited, unless a
-/// [rule](requeue::classify::Rules) names the status. Any other response becomes a [`Failure`], as
+/// [rule](requeue::classify::Rules) names the status. A [challenge](Response::challenge) of a firewall
+/// is none. Any other response becomes a [`Failure`], as
 /// [`Failure::from_response`] describes. Requeue reads the part of its
 /// body that arrives within 2 s after the head. Without a response (no connection, unknown host
 /// name, untrusted certificate, timeout), the failure is temporary. If the target may have got the
@@ -235,7 +236,9 @@ impl<C: Connector> HttpTarget<C> {
     ) -> Result<(), Failure> {
         let Received { head, body } = received;
         let is_success = head.status.is_success();
-        if is_success && !names_status(head.status.as_u16()) {
+        let headers = values(&head.headers);
+        let response = Response { status: head.status.as_u16(), headers: &headers, body: b"" };
+        if is_success && !names_status(response.status) && response.challenge().is_none() {
             // Without the body, the connection cannot be used again.
             if body.is_some() {
                 self.pool.give_back(connection, body);
@@ -248,9 +251,8 @@ impl<C: Connector> HttpTarget<C> {
         {
             self.pool.give_back(connection, None);
         }
-        let headers = values(&head.headers);
-        let response = Response { status: head.status.as_u16(), headers: &headers, body: &bytes };
-        let now = self.pool.settings().clock.now();
+        let response = Response { body: &bytes, ..response };
+        let now = self.settings.clock.now();
         if is_success {
             return Failure::from_success(&response, now).map_or(Ok(()), Err);
         }

@@ -87,6 +87,28 @@ async fn the_body_of_a_success_is_read_only_if_a_rule_names_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_challenge_of_a_firewall_is_no_success() {
+    for (header, reason) in [
+        ("x-amzn-waf-action: challenge", Some("status 202: x-amzn-waf-action")),
+        ("cf-mitigated: challenge", Some("status 202: cf-mitigated")),
+        ("cf-mitigated: none", None),
+    ] {
+        let response = format!("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n{header}\r\n\r\n");
+        let target = InMemory::raw(move |mut stream| {
+            let response = response.clone();
+            async move {
+                read_head(&mut stream).await;
+                let _ = stream.write_all(response.as_bytes()).await;
+            }
+        })
+        .target();
+        let failed = target.deliver(message()).await.err();
+        assert_eq!(failed.as_ref().map(Failure::detail), reason, "{header}");
+        assert!(failed.is_none_or(|failure| failure.class() == FailureClass::Temporary));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn messages_share_one_connection_over_http2() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
