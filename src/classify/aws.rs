@@ -41,8 +41,9 @@ const CODES: [((FailureClass, &str), &str); 6] = [
         (FailureClass::NonRetryable, "refused"),
         "ConditionalCheckFailedException InvalidParameterException InvalidParameterValue \
         InvalidParameterValueException InvalidRequestException NoSuchBucket NoSuchKey \
-        NonExistentQueue QueueDoesNotExist RequestEntityTooLargeException \
-        ResourceNotFoundException UnsupportedOperation ValidationError ValidationException",
+        NonExistentQueue QueueDoesNotExist RequestEntityTooLargeException EndpointDisabled \
+        MessageRejected ResourceNotFoundException UnsupportedOperation ValidationError \
+        ValidationException",
     ),
 ];
 
@@ -83,9 +84,17 @@ pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
     })
 }
 
+/// Classifies a refusal by the clock, which differs after a freeze. Its code is that of a wrong secret.
+pub(super) fn clock(message: &str) -> Option<Failure> {
+    let differs = ["Signature expired", "Signature not yet current"];
+    let failure = || Failure::new(FailureClass::Temporary, Evidence::Typed, "clock differs");
+    differs.iter().any(|words| message.contains(words)).then(failure)
+}
+
 /// Classifies the generic error of the SDK, of codes that its model does not list.
 pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
-    by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
+    let error = error.downcast_ref::<ErrorMetadata>()?;
+    error.message().and_then(clock).or_else(|| by_code(error.code()?))
 }
 
 /// Classifies a call without a response, by the error of the SDK's connector.

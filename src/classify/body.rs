@@ -63,7 +63,7 @@ pub(super) struct Details {
     pub(super) delay: Option<Duration>,
     pub(super) graph_code: Option<i64>,
     pub(super) is_transient: bool,
-    /// The service's messages. They are read only if it names a limit.
+    /// The service's messages. They are read only if it names a limit, or has a code of AWS.
     pub(super) messages: Vec<String>,
     is_daily_quota: bool,
     pub(super) limits_calls_at_once: bool,

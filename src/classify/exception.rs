@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::code;
+use super::status::fold;
 
 /// An exception as a function reports it: the name of its type, its message, and its cause.
 ///
@@ -85,23 +86,18 @@ impl Error for Exception {
     }
 }
 
-/// The codes in the messages that SDKs make of a response.
-const BEFORE_CODE: [(&str, &str); 5] = [
-    // botocore
-    ("An error occurred (", ")"),
-    // The AWS SDK for Java, version 1
-    ("Error Code: ", ";"),
-    // The AWS SDK for Go
-    ("api error ", ":"),
-    // The Azure SDKs for Python and .NET
-    ("\nCode: ", "\n"),
-    ("\nErrorCode: ", "\n"),
-];
+/// The texts before a code in messages that SDKs make of a response: botocore, the AWS SDK for Go, Slack's
+/// for Node. The last one is Spring's, before a cause.
+const BEFORE_CODE: [&str; 4] =
+    ["An error occurred (", "api error ", "An API error occurred: ", "nested exception is "];
+/// Fields of a body, or of an SDK's text, that have a code: `Error Code: Throttling`,
+/// `(ErrorCode: RequestLimitExceeded)`, `'errorCode': 'UNABLE_TO_LOCK_ROW'`, `"reason":"backendError"`.
+const FIELDS: [&str; 4] = ["code", "errorcode", "error", "reason"];
 /// Words that end so name an exception, such as the cause that Java and Go put into the message.
 const ENDINGS: [&str; 4] = ["Exception", "Error", "Timeout", "Detected"];
 /// The bytes of a message in which codes are sought.
 const MAX_MESSAGE: usize = 4_096;
-const MAX_MENTIONED: usize = 16;
+const MAX_FOUND: usize = 16;
 
 /// Every code in an error's chain.
 pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a str> {
@@ -109,20 +105,48 @@ pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item 
     exceptions.flat_map(|exception| exception.codes().chain(exception.mentioned()))
 }
 
-/// The codes in a known place: those of [`BEFORE_CODE`], and the type of a cause at the beginning.
+/// The codes in a known place, and the type of a cause, or a code, at the beginning.
 fn codes_in(message: &str) -> impl Iterator<Item = String> {
-    let in_place = BEFORE_CODE.iter().filter_map(|(before, after)| {
-        let (_, rest) = message.split_once(before)?;
-        Some(rest.split_once(after)?.0)
-    });
-    let first = message.split(": ").next().map(last_part).filter(|name| is_name(name));
-    in_place.chain(first).map(str::to_owned)
+    let in_place =
+        BEFORE_CODE.iter().filter_map(|before| Some(beginning(message.split_once(before)?.1)));
+    let first = message.split(": ").next().map(last_part);
+    let first = first.filter(|name| is_name(name) || code::is_constant(name));
+    // The AWS SDK for Go: `StatusCode: 400, RequestID: 1b-2, ExecutionLimitExceeded: …`
+    let of_go = || Some(beginning(message.split_once("RequestID: ")?.1.split_once(", ")?.1));
+    let alone = code::presentable(message).filter(|code| code.contains('_'));
+    let found = in_place.chain(of_go()).chain(first).chain(alone).chain(fields_in(message));
+    found.take(MAX_FOUND).map(str::to_owned)
+}
+
+/// The code at the beginning of a text.
+fn beginning(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "_.#$-".contains(c)));
+    text[..end.unwrap_or(text.len())].trim_end_matches('.')
+}
+
+fn fields_in(message: &str) -> impl Iterator<Item = &str> {
+    message.match_indices([':', '=']).filter_map(|(at, sign)| {
+        let name = message[..at].trim_end_matches(['"', '\'', '\\']);
+        let name = fold(name.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?);
+        let rest = message[at + sign.len()..].trim_start_matches([' ', '"', '\'', '\\']);
+        let value = beginning(rest);
+        // A number is a status only if the words around it say so.
+        let is_code = is_code(value)
+            || name.ends_with("code") && value.bytes().any(|byte| byte.is_ascii_alphabetic());
+        (FIELDS.contains(&&*name) && is_code).then_some(value)
+    })
+}
+
+/// `channel_not_found`, `rateLimitExceeded`, but no plain word.
+fn is_code(word: &str) -> bool {
+    let tail = word.trim_start_matches(|c: char| !c.is_ascii_lowercase());
+    word.contains('_') || tail.contains(|c: char| c.is_ascii_uppercase())
 }
 
 /// The names of exceptions anywhere in a message, such as the cause that Go and Python put there.
 fn mentioned_in(message: &str) -> Vec<String> {
     let words = message.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    words.filter(|word| is_name(word)).take(MAX_MENTIONED).map(str::to_owned).collect()
+    words.filter(|word| is_name(word)).take(MAX_FOUND).map(str::to_owned).collect()
 }
 
 fn is_name(word: &str) -> bool {

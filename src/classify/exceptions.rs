@@ -3,17 +3,20 @@
 //!
 //! Most names say what happened, so [`PARTS`] has parts of names. [`NAMES`] has the names that such a
 //! part would misread, and those that say nothing to a reader. A type that wraps a response says
-//! nothing by itself: the code or the status in its message counts.
+//! nothing by itself: the code or the status in its message counts. A name that refuses the request
+//! hides no limit of the message, and no trouble that passes.
 
 use std::error::Error;
 
 use super::exception::Exception;
-use super::status::fold;
+use super::status::{self, fold};
 use super::text::{self, Meaning, Service, Words};
 use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::failure::{Evidence, Failure, FailureClass};
+use message::{MESSAGES, PASSING, REACHED};
 use names::{NAMES, PARTS};
 
+mod message;
 mod names;
 
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
@@ -40,34 +43,52 @@ impl Failure {
     }
 }
 
-/// Classifies one level of a chain by its name, and by the codes and the status in its message.
+/// Classifies one level of a chain. What causes a refusal may pass.
 pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     let exception = error.downcast_ref::<Exception>()?;
-    let words = Words::of_errors(std::iter::once(error));
+    let failure = of_level(exception)?;
+    let cause = exception.source().filter(|_| failure.class() == NonRetryable);
+    let of_cause = cause.and_then(self::exception).filter(is_passing);
+    Some(of_cause.unwrap_or(failure))
+}
+
+fn is_passing(failure: &Failure) -> bool {
+    failure.class() != NonRetryable
+}
+
+/// In this order: what a validator says, a limit or trouble that passes, a refusal, a status, words.
+fn of_level(exception: &Exception) -> Option<Failure> {
+    let words = Words::of_errors(std::iter::once(exception as &(dyn Error + 'static)));
     let message = exception.message();
-    let by_name = || exception.codes().find_map(|code| by_code(code, exception, &words));
+    let status = message::status_in_place(message).map(text::of_status);
+    // A service that responded was reached, whatever the name says.
+    let by_name = |code: &str| {
+        by_code(code, exception, &words)
+            .filter(|failure| status.is_none() || !failure.is_service_down())
+    };
+    let named: Vec<Failure> = exception.codes().filter_map(by_name).collect();
+    if let Some(final_one) = named.first().filter(|_| is_validator(exception, &words)) {
+        return Some(final_one.clone());
+    }
     let by_grpc = || Some(Failure::from_grpc(GrpcStatus::named(grpc::in_message(message)?)?));
+    let is_refused = !named.is_empty() || by_grpc().is_some();
+    let is_told = !is_refused || (words.hold_any(REACHED) && !words.hold("invalid request error"));
+    let limit = || words.quota_or_rate_limit().filter(|limit| is_told && is_passing(limit));
     // The message may quote the name of some other error, which must not dead-letter the message.
-    let mentioned = || {
-        exception
-            .mentioned()
-            .filter_map(|name| by_code(name, exception, &words))
-            .find(|failure| failure.class() != NonRetryable)
-    };
-    // `TransportError(429, 'es_rejected_execution_exception')`: the status says more than the name.
-    let called = || {
-        let (name, _) = message.split_once('(')?;
-        let failure =
-            text::of_status(leading_status(message).filter(|_| name == exception.name())?);
-        (failure.class() != NonRetryable).then_some(failure)
-    };
-    let failure = called()
-        .or_else(by_name)
+    let mentioned = || exception.mentioned().filter_map(by_name).find(is_passing);
+    let failure = words
+        .smtp(exception.codes().any(|code| fold(code).contains("smtp")))
+        .or_else(|| aws::clock(message))
+        .or_else(|| of_transaction(message, by_name))
+        .or_else(|| by_grpc().filter(is_passing))
+        .or_else(|| named.iter().find(|failure| is_passing(failure)).cloned())
+        .or_else(limit)
+        .or_else(|| by_words(&words, &PASSING))
         .or_else(by_grpc)
-        .or_else(|| words.quota_or_rate_limit())
-        .or_else(|| by_words(&words, &LIMITS))
+        .or_else(|| named.first().cloned())
         .or_else(mentioned)
-        .or_else(|| leading_status(message).map(text::of_status))
+        .or_else(|| status.clone())
+        .or_else(|| words.quota_or_rate_limit())
         .or_else(|| words.status())
         .or_else(|| by_words(&words, &MESSAGES))?;
     // `Error code: 429 - You exceeded your current quota` says which limit it is.
@@ -80,12 +101,37 @@ pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     })
 }
 
+/// Why DynamoDB cancelled a transaction: one code for each item, `None` for those without fault. A
+/// condition that failed fails again, whatever else was in the way.
+fn of_transaction(message: &str, by_name: impl Fn(&str) -> Option<Failure>) -> Option<Failure> {
+    let (_, reasons) = message.split_once("specific reasons [")?;
+    let reasons = reasons.split(']').next()?.split(", ");
+    let failures = reasons.filter_map(|reason| by_name(&format!("{reason}Exception")));
+    failures.max_by_key(|failure| (failure.class() == NonRetryable, failure.class() == RateLimit))
+}
+
+/// Whether it found fault with the data, which its text quotes, so that no words count. A service may use
+/// such a name for anything.
+fn is_validator(exception: &Exception, words: &Words) -> bool {
+    let folded = fold(exception.name());
+    let of_service = ["An error occurred (", "(Service: ", "StatusCode: ", "api error "];
+    (VALIDATORS.split(' ').any(|part| folded.contains(part)) || is_json(&folded, words))
+        && !of_service.iter().any(|words| exception.message().contains(words))
+}
+
+/// Parts of such names, besides those of parsers.
+const VALIDATORS: &str = "\
+    validation zoderror schemaerror argumentnotvalid constraintviolation recordinvalid parammissing \
+    notfound unprocessable toolarge notallowed carderror cardexception";
+
 fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> {
-    if let Some(status) = code.parse().ok().filter(|status| (300..600).contains(status)) {
-        return Some(text::of_status(status));
-    }
     let name = code::bare(code);
     let folded = fold(name);
+    // `404`; jsforce: `ERROR_HTTP_503`
+    let number = folded.trim_start_matches("error").trim_start_matches("http");
+    if let Some(status) = text::status(number) {
+        return Some(text::of_status(status));
+    }
     if WRAPPERS.split(' ').any(|wrapper| wrapper.eq_ignore_ascii_case(&folded)) {
         return None;
     }
@@ -97,17 +143,18 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
         (if service == Up { failure } else { failure.service_down() }).doubted(service == Lost)
     };
     // Its name says where it is found, and its text what failed: .NET has one of the two for TLS.
-    let is_tls = folded.contains("authentication") && words.hold_any(TLS);
-    if is_tls {
+    if folded.contains("authentication") && words.hold_any(TLS) {
         return Some(typed(Temporary, Down, "certificate not accepted"));
     }
-    // The files of this machine, unless a service refused: Python's `PermissionError` and Stripe's.
-    if folded == "permissionerror" {
-        let is_file = words.hold("errno 13") || words.hold("errno 1");
-        let refused = (NonRetryable, Up, "access denied");
-        let (class, service, meaning) =
-            if is_file { (Temporary, Up, "file access") } else { refused };
-        return Some(typed(class, service, meaning));
+    // The files of this machine: Python's `PermissionError`, Java's `AccessDeniedException`, .NET's
+    // `UnauthorizedAccessException`. Stripe and AWS have names like these.
+    let is_access = ["permissionerror", "accessdenied", "unauthorizedaccess"];
+    let is_java = exception.codes().any(|code| code.starts_with("java.nio.file."));
+    let message = exception.message();
+    let is_path = message.starts_with('/') && !message.contains(char::is_whitespace);
+    let is_file = is_java || is_path || words.hold_any("errno 13|errno 1|access to the path");
+    if is_file && is_access.iter().any(|part| folded.contains(part)) {
+        return Some(typed(Temporary, Up, "file access"));
     }
     // Stripe has one type for a key that is used again, and for one whose first request still runs.
     if folded.contains("idempoten") && words.hold_any(IN_PROGRESS) {
@@ -117,11 +164,12 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     if let Some(((class, service, meaning), _)) = NAMES.iter().find(is_named) {
         return Some(typed(*class, *service, meaning));
     }
-    if let Some(known) = aws::by_code(name) {
+    // Salesforce has one code for the requests of a day and those at once, and Databricks a 429 with it.
+    let is_short = name == "REQUEST_LIMIT_EXCEEDED" && words.hold_any("concurrentrequests|429");
+    let by_reason = || http::by_reason(name);
+    let constant = by_reason().filter(|_| code::is_constant(name) && !is_short);
+    if let Some(known) = constant.or_else(|| aws::by_code(name)).or_else(by_reason) {
         return Some(known);
-    }
-    if let Some((class, reason)) = http::class_of_reason(name) {
-        return Some(Failure::new(class, Evidence::Typed, reason));
     }
     if is_json(&folded, words) {
         let is_response = exception.codes().any(|code| code.starts_with("requests."));
@@ -134,15 +182,17 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
         // A row that this one refers to may be inserted later.
         let is_early = *meaning == "constraint violated" && words.hold("foreign key")
             || folded.contains("foreignkey");
-        return Some(typed(if is_early { Temporary } else { *class }, *service, meaning));
+        let is_there = *meaning == "conflict" && words.hold_any("already exists|already exist");
+        let class = if is_there { NonRetryable } else { *class };
+        return Some(typed(if is_early { Temporary } else { class }, *service, meaning));
     }
-    grpc::of_type(name).map(Failure::from_grpc)
+    let by_status = || status::of_name(name).map(text::of_status);
+    grpc::of_type(name).map(Failure::from_grpc).or_else(by_status)
 }
 
 const IN_PROGRESS: &str = "in progress|inprogress|already processing|still going through";
 
-const TLS: &str = "\
-    certificate|remote certificate|ssl|tls|handshake";
+const TLS: &str = "certificate|remote certificate|ssl|tls|handshake";
 
 /// Words of parsers about a response that is an error page, or empty. A message of the queue is neither.
 const NO_JSON: &str = "\
@@ -161,58 +211,6 @@ const JSON_PARSERS: &str = "\
     jsondecod jsonparse jsonsyntax jsonmapping jsonprocessing jsoneof jsonreader jsonserialization \
     jsonexception invalidjson malformedjson deserializ parsererror mismatchedinput invalidformat \
     unrecognizedproperty streamread databind";
-
-/// The status with which a message begins, or that stands where a client puts it: `429 Client Error:
-/// Too Many Requests`, `403 {"error":…`, `<HttpError 404 when`, `indicate success: 507 (`.
-fn leading_status(message: &str) -> Option<u16> {
-    let begins = |text: &str| {
-        let number = text.get(..3)?.parse().ok().filter(|status| (300..600).contains(status))?;
-        let rest = text.get(3..)?;
-        let next = rest.trim_start_matches([',', ':']).trim_start();
-        let is_told = next.is_empty()
-            || next.starts_with(|c: char| c.is_ascii_uppercase() || "{\"'[(".contains(c))
-            || ["status code", "message=", "when requesting"]
-                .iter()
-                .any(|word| next.starts_with(word));
-        (is_told && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some(number)
-    };
-    let before_status = ["<HttpError ", "indicate success: "];
-    let after = |before: &&str| begins(message.split_once(*before)?.1);
-    let called = || {
-        let (name, status) = message.split_once('(')?;
-        begins(status).filter(|_| name.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-    };
-    begins(message.trim_start()).or_else(|| before_status.iter().find_map(after)).or_else(called)
-}
-
-/// Words of a limit, which come before the status beside them: AWS throttles with 400, too.
-const LIMITS: [(Meaning, &str); 1] = [(
-    (RateLimit, Up, "rate limit"),
-    "reduce your request rate|throughput exceeds the current capacity|request was throttled",
-)];
-
-/// Words that only exceptions of a function have, after all else.
-const MESSAGES: [(Meaning, &str); 4] = [
-    // Node's codes of the system, undici
-    (
-        (Temporary, Lost, "connection lost"),
-        "epipe|etimedout|esockettimedout|econnaborted|other side closed|server disconnected",
-    ),
-    // Node; fetch; OpenAI and Anthropic; the AWS SDK for Java; .NET; botocore; aiohttp
-    (
-        (Temporary, Down, "service not reached"),
-        "econnrefused|ehostunreach|enetunreach|eai again|fetch failed|connection error|\
-        with our connection to stripe|unable to execute http request|\
-        ssl connection could not be established|could not connect|cannot connect|can t connect|\
-        server has gone away|lost connection|connection terminated|server closed the connection|\
-        connection is closed|no such host is known",
-    ),
-    ((Temporary, Up, "busy"), "deadlock|deadlock detected|could not serialize access"),
-    (
-        (NonRetryable, Up, "constraint violated"),
-        "e11000|violates unique constraint|violates check constraint|duplicate entry",
-    ),
-];
 
 fn by_words(words: &Words, table: &[(Meaning, &str)]) -> Option<Failure> {
     let ((class, service, meaning), _) = table.iter().find(|row| words.hold_any(row.1))?;

@@ -202,7 +202,9 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if let Some((class, reason)) = reason(details, status) {
         return typed(class, format_args!("status {shown}: {reason}"));
     }
-    if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
+    let clock = || details.messages.iter().find_map(|message| aws::clock(message));
+    let by_aws = |code| clock().or_else(|| aws::by_code(code));
+    if let Some(code) = details.aws_code.as_deref().and_then(by_aws) {
         return typed(code.class(), format_args!("status {shown}: {}", code.detail()));
     }
     let mut of_status = BY_STATUS.iter().filter(|row| row.0 == status);
@@ -251,11 +253,12 @@ fn pause(details: &Details) -> Option<Duration> {
     PAUSES.iter().any(|reason| details.spelled(reason).is_some()).then_some(Duration::from_mins(1))
 }
 
-/// The class of a provider's reason that stands alone, and the reason as the table spells it.
-pub(super) fn class_of_reason(word: &str) -> Option<(FailureClass, &'static str)> {
+/// Classifies a provider's reason that stands alone.
+pub(super) fn by_reason(word: &str) -> Option<Failure> {
     let word = fold(word);
     let found = |reasons: &'static str| reasons.split('|').find(|reason| fold(reason) == word);
-    REASONS.iter().find_map(|(class, reasons)| Some((*class, found(reasons)?)))
+    let failure = |class, reason| Failure::new(class, Evidence::Typed, reason);
+    REASONS.iter().find_map(|(class, reasons)| Some(failure(*class, found(reasons)?)))
 }
 
 /// The class of a word that is a reason, or of a code with a part that says that a retry helps; and that

@@ -28,6 +28,7 @@ mod exception;
 mod retry_after;
 mod aws;
 mod io;
+mod smtp;
 mod code;
 mod status;
 
@@ -69,6 +70,7 @@ impl Failure {
         let ruled = Facts::error(error, error.code()).by_rules();
         let is_in_doubt = error.code().map_or_else(|| doubt::of_error(error), doubt::of_code);
         ruled
+            .or_else(|| error.message().and_then(aws::clock))
             .or_else(|| error.code().and_then(aws::by_code))
             .unwrap_or_else(|| Self::classified(error))
             .doubted(is_in_doubt)

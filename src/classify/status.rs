@@ -36,6 +36,12 @@ const FINAL: [u16; 15] =
 /// Binance's and Shopify's.
 const TOO_OFTEN: [u16; 3] = [403, 418, 430];
 
+/// Whether services send this status: by IANA, Twitter, nginx, IIS, `DeepL`, AWS or Cloudflare.
+pub(super) fn is_used(status: u16) -> bool {
+    matches!(status, 300..=304 | 307 | 308 | 400..=431 | 440 | 444 | 449..=451 | 456 | 460..=464)
+        || matches!(status, 494..=511 | 520..=530 | 561 | 598 | 599)
+}
+
 /// The class of a status from 400 to 499 that cannot speak of the request, if the response names a
 /// delay.
 pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {

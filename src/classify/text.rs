@@ -7,8 +7,8 @@
 use std::error::Error;
 use std::fmt::{self, Write};
 
-use super::aws;
-use super::status::class_of;
+use super::status::{class_of, is_used};
+use super::{aws, smtp};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// What a phrase says of the service.
@@ -34,12 +34,13 @@ const PHRASES: [(Meaning, &str); 15] = {
         (
             (Quota, Up, "quota exceeded"),
             "quota exceeded|exceeded quota|exceeded your quota|exceeded your current quota|\
-            insufficient quota|out of quota|daily limit exceeded|quotaexceeded|dailylimitexceeded",
+            insufficient quota|out of quota|daily limit exceeded|quotaexceeded|dailylimitexceeded|\
+            over your quota|over your space quota",
         ),
         (
             (RateLimit, Up, "too many requests"),
-            "too many requests|rate limit|rate limited|rate limit exceeded|rate exceeded|\
-            ratelimit|ratelimited|ratelimitexceeded|userratelimitexceeded|request limit exceeded|\
+            "too many requests|rate limit|rate limits|rate limited|rate exceeded|ratelimit|\
+            ratelimited|ratelimitexceeded|userratelimitexceeded|request limit exceeded|\
             resource exhausted|resourceexhausted|some resource has been exhausted|slow down|\
             throttled|throttling",
         ),
@@ -71,14 +72,14 @@ const PHRASES: [(Meaning, &str); 15] = {
             (NonRetryable, Up, "validation failed"),
             "validation error|validation errors|validation failed|failed validation",
         ),
-        ((NonRetryable, Up, "unauthorized"), "unauthorized|unauthenticated"),
-        ((NonRetryable, Up, "forbidden"), "forbidden|access denied"),
+        ((NonRetryable, Up, "unauthorized"), "unauthorized|unauthenticated|authentication failed"),
+        ((NonRetryable, Up, "forbidden"), "forbidden|access denied|invalid api key"),
     ]
 };
 
 /// A limit with one of these words passes soon, whatever else the message calls it.
 const PER_TIME: &str = "\
-    per minute|per second|per min|perminute|persecond|per 100 seconds|calls minute|\
+    per minute|per second|per min|persecond|per 100 seconds|throughput|calls minute|\
     requests minute|calls second|requests second|rate limit exceeded|ratelimitexceeded|\
     userratelimitexceeded";
 /// A limit with one of these words lasts for a day, or longer.
@@ -104,7 +105,8 @@ pub(super) fn classify<'a>(
     chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
 ) -> Option<Failure> {
     let words = Words::of_errors(chain);
-    words.quota_or_rate_limit().or_else(|| words.status()).or_else(|| words.other_phrase())
+    let limit = words.smtp(false).or_else(|| words.quota_or_rate_limit());
+    limit.or_else(|| words.status()).or_else(|| words.other_phrase())
 }
 
 /// The words of a phrase as [`Words::hold`] takes them.
@@ -150,23 +152,39 @@ impl Words {
     }
 
     pub(super) fn name_short_limit(&self) -> bool {
-        self.hold_any(PER_TIME)
+        // Gemini: `GenerateRequestsPerMinutePerProjectPerModel`
+        self.hold_any(PER_TIME) || self.spaced.contains("perminute")
     }
 
     pub(super) fn name_long_limit(&self) -> bool {
-        !self.name_short_limit() && self.hold_any(OF_DAY)
+        !self.name_short_limit() && (self.hold_any(OF_DAY) || self.spaced.contains("sperday"))
     }
 
     pub(super) fn quota_or_rate_limit(&self) -> Option<Failure> {
         let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
-        let is_short = self.name_short_limit();
-        let phrase =
-            self.phrase(|class| waits(class) && !(is_short && class == FailureClass::Quota));
-        let failure = phrase.or_else(|| {
+        let failure = self.phrase(waits).or_else(|| {
             let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
             Some(Failure::new(code.class(), Evidence::Text, code.detail()))
         })?;
-        Some(if self.name_long_limit() { failure.of_long_limit() } else { failure })
+        let short = || Failure::new(FailureClass::RateLimit, Evidence::Text, "rate limit");
+        Some(match failure.class() {
+            FailureClass::Quota if self.name_short_limit() => short(),
+            FailureClass::RateLimit if self.name_long_limit() => failure.of_long_limit(),
+            _ => failure,
+        })
+    }
+
+    /// The class of a mail server's reply, if the words or a type name SMTP, or it has an enhanced code.
+    pub(super) fn smtp(&self, is_type: bool) -> Option<Failure> {
+        let words = self.verbatim.iter().map(String::as_str).filter(|word| *word != "b");
+        let words: Vec<&str> = words.collect();
+        let reply = smtp::reply(&words, is_type || self.spaced.contains("smtp"))?;
+        let class = match reply.starts_with('4') {
+            true => FailureClass::Temporary,
+            false if self.hold_any("sending limit|sending quota") => FailureClass::Quota,
+            false => FailureClass::NonRetryable,
+        };
+        Some(Failure::new(class, Evidence::Text, format_args!("SMTP {reply}")))
     }
 
     fn other_phrase(&self) -> Option<Failure> {
@@ -218,7 +236,8 @@ impl Words {
         let with_its_phrase = || {
             STATUS_LINES.split('|').find(|line| self.hold(line)).and_then(|line| status(&line[..3]))
         };
-        after_its_name.or_else(with_its_phrase)
+        // The codes of ClickHouse have three digits, too.
+        after_its_name.or_else(with_its_phrase).filter(|_| !self.hold("db exception"))
     }
 }
 
@@ -227,8 +246,9 @@ pub(super) fn of_status(status: u16) -> Failure {
     Failure::new(class_of(status), Evidence::Text, reason).by_status(status)
 }
 
-fn status(word: &str) -> Option<u16> {
-    word.parse().ok().filter(|status| word.len() == 3 && (300..600).contains(status))
+/// A number that is a status. Other numbers of three digits are codes of something else.
+pub(super) fn status(word: &str) -> Option<u16> {
+    word.parse().ok().filter(|status| word.len() == 3 && is_used(*status))
 }
 
 fn is_http_version(word: &str) -> bool {

@@ -23,20 +23,20 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         UnsatisfiedLinkError LambdaValidationException TypeInitializationException \
         TypeLoadException UnexpectedBatchTypeError NoCredentialsError PartialCredentialsError \
         CredentialRetrievalError NoRegionError CredentialsProviderError DefaultCredentialsError \
-        CredentialUnavailableError CredentialUnavailableException MissingDependencyException",
+        MissingDependencyException",
     ),
     (
         (Temporary, Up, "out of resources"),
         "MemoryError OutOfMemoryError OutOfMemoryException StackOverflowError NoMemoryError",
     ),
     // anthropic; kafka
-    ((Quota, Up, "quota exceeded"), "PaymentRequiredError ClusterQuotaExceededException"),
+    ((Quota, Up, "quota exceeded"), "PaymentRequiredError"),
     // resilience4j; Polly; Slack's Python and Node SDKs; Azure Service Bus; Cosmos DB; kafka
     (
         (RateLimit, Up, "rate limit"),
-        "RequestNotPermitted RateLimiterRejectedException BulkheadRejectedException \
-        ServiceBusServerBusyError ServerBusyException RequestRateTooLargeException \
-        ThrottlingQuotaExceededError ThrottlingQuotaExceededException",
+        "RequestNotPermitted BulkheadRejectedException ServiceBusServerBusyError \
+        ServerBusyException RequestRateTooLargeException ThrottlingQuotaExceededError \
+        ThrottlingQuotaExceededException",
     ),
     // Cancelled by a client's own timer: .NET's HttpClient, fetch, smithy, asyncio, Go
     (
@@ -82,11 +82,9 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
     // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again
     (
         (Temporary, Up, "busy"),
-        "ConflictError TransactionCanceledException TransactionConflictException LockNotAvailable \
-        LockNotAvailableError CannotAcquireLockException LockAcquisitionException \
-        PessimisticLockException StaleObjectStateException StaleObjectError StaleDataError \
-        LockError WatchError TryAgain ConcurrentModificationException ResourceInUseException \
-        MessageLockLostError SessionLockLostError ResourceModifiedError",
+        "TransactionCanceledException CannotAcquireLockException LockAcquisitionException \
+        StaleObjectStateException StaleObjectError StaleDataError LockError WatchError TryAgain \
+        ResourceInUseException MessageLockLostError SessionLockLostError ResourceModifiedError",
     ),
     // The request is at fault. The SDKs of Stripe, OpenAI and Anthropic, Twilio, Slack; DB-API 2.0;
     // Spring; hibernate; Rails; Prisma; zod, joi, yup and ajv; okhttp; kafka
@@ -106,10 +104,10 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         ParamMissingException StripeInvalidGrantError SerializationException \
         SQLNonTransientException NonTransientDataAccessException",
     ),
-    // redis; psycopg; azure.core; google.auth; kafka
+    // Stripe; redis; psycopg; azure.core; google.auth; kafka
     (
         (NonRetryable, Up, "access denied"),
-        "NoPermissionError InsufficientPrivilege InvalidPassword PermissionException \
+        "PermissionError NoPermissionError InsufficientPrivilege InvalidPassword PermissionException \
         StripePermissionError InvalidSignatureException ExpiredSignatureError InvalidTokenError \
         JsonWebTokenError",
     ),
@@ -119,7 +117,7 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
 
 /// Parts of names besides those of [`code::PARTS`](crate::classify::code::PARTS), of letters in lower case. The
 /// first row that matches wins: a timeout of a connection pool is a timeout.
-pub(super) const PARTS: [(Meaning, &str); 11] = [
+pub(super) const PARTS: [(Meaning, &str); 15] = [
     ((Temporary, Up, "busy"), "serializationerror sqltransientexception"),
     (
         (Temporary, Down, "timed out"),
@@ -150,6 +148,11 @@ pub(super) const PARTS: [(Meaning, &str); 11] = [
         "internalserver servererror servicefailure internalfailure internalerror \
         responsevalidation",
     ),
+    // AWS: what a request waits for, and what someone must free or enlarge
+    ((NonRetryable, Up, "refused"), "sizelimit lengthlimit notrunning schemaviolation"),
+    ((Quota, Up, "quota exceeded"), "vcpulimit instancelimit volumelimit resourcelimit"),
+    ((Temporary, Up, "busy"), "limitexceeded aborted resuming running dependencyviolation"),
+    ((Temporary, Up, "conflict"), "conflictexception conflicterror requestconflict"),
     (
         (NonRetryable, Up, "access denied"),
         "unauthorized unauthenticated authentication authoriz accessdenied accessforbidden \
@@ -157,7 +160,9 @@ pub(super) const PARTS: [(Meaning, &str); 11] = [
     ),
     (
         (NonRetryable, Up, "constraint violated"),
-        "integrity constraint violation duplicatekey duplicateentry alreadyexists",
+        "integrity constraint uniqueviolation checkviolation notnullviolation \
+        exclusionviolation restrictviolation foreignkeyviolation duplicatekey duplicateentry \
+        duplicateitem alreadyexists",
     ),
     (
         (NonRetryable, Up, "invalid"),

@@ -335,6 +335,8 @@ const NODE: &[Printed] = &[
     ("Error", "8 RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'", RateLimit, false),
     ("Error", "429 items were handled", Temporary, false),
     ("Error", "order 42 is not paid", Temporary, false),
+    ("Error", "order (404) is missing", Temporary, false),
+    ("Error", "order(429) waits", Temporary, false),
 ];
 
 #[rustfmt::skip]
@@ -377,10 +379,146 @@ const OTHERS: &[Printed] = &[
     ("OperationError", "operation error S3: GetObject, https response error StatusCode: 404, RequestID: X, api error NoSuchKey: x", NonRetryable, false),
 ];
 
+#[rustfmt::skip]
+const WEIGHED: &[Printed] = &[
+    // BigQuery, Octokit, QuickBooks, ECS, gRPC, Salesforce, RDS Data, Athena, CloudFormation, Elasticsearch, MySQL
+    ("google.api_core.exceptions.Forbidden", "403 Exceeded rate limits: too many table update operations for this table; reason: rateLimitExceeded, location: table.write", RateLimit, false),
+    ("google.api_core.exceptions.Forbidden", "403 POST https://bigquery.googleapis.com/x: Exceeded rate limits: too many api requests per user per method", RateLimit, false),
+    ("google.api_core.exceptions.Forbidden", "403 Quota exceeded: Your project exceeded quota for free query bytes scanned.", Quota, false),
+    ("Function<Google::Cloud::PermissionDeniedError>", "rateLimitExceeded: Exceeded rate limits: too many table update operations for this table", RateLimit, false),
+    ("Octokit.ForbiddenException", "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.", RateLimit, false),
+    ("Function<Quickbooks::Forbidden>", "message=ThrottleExceeded; errorCode=003001; statusCode=403: The request limit was reached.  Try again later", RateLimit, false),
+    ("InvalidParameterException", "An error occurred (InvalidParameterException) when calling the RunTask operation: Error retrieving subnet information for [subnet-1]: Request limit exceeded. (ErrorCode: RequestLimitExceeded)", RateLimit, false),
+    ("InvalidParameterException", "An error occurred (InvalidParameterException) when calling the RunTask operation: Error retrieving security group information for [sg-1]: Rate exceeded (ErrorCode: Throttling)", RateLimit, false),
+    ("AccessDeniedException", "An error occurred (AccessDeniedException) when calling the InvokeModel operation: Rate exceeded", RateLimit, false),
+    ("Error", "7 PERMISSION_DENIED: Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service 'x'", RateLimit, false),
+    ("google.api_core.exceptions.PermissionDenied", "403 Quota exceeded for quota metric 'Publisher throughput'", RateLimit, false),
+    ("SalesforceMalformedRequest", "Malformed request https://x. Response content: [{'message': 'unable to obtain exclusive access to this record', 'errorCode': 'UNABLE_TO_LOCK_ROW', 'fields': []}]", Temporary, false),
+    ("BadRequestException", "An error occurred (BadRequestException) when calling the ExecuteStatement operation: Communications link failure\n\nThe last packet sent successfully to the server was 0 milliseconds ago.", Temporary, true),
+    ("google.api_core.exceptions.BadRequest", "400 Could not serialize access to table p:d.t due to concurrent update; reason: invalidQuery, location: query", Temporary, false),
+    ("InvalidRequestException", "An error occurred (InvalidRequestException) when calling the GetQueryResults operation: Query has not yet finished. Current state: RUNNING", Temporary, false),
+    ("ClientError", "An error occurred (ValidationError) when calling the UpdateStack operation: Stack:arn:aws:cloudformation:x is in UPDATE_IN_PROGRESS state and can not be updated.", Temporary, false),
+    ("opensearchpy.exceptions.AuthorizationException", "AuthorizationException(403, 'cluster_block_exception', 'index [x] blocked by: [FORBIDDEN/12/index read-only / allow delete (api)];')", Temporary, false),
+    ("java.sql.SQLSyntaxErrorException", "User 'app' has exceeded the 'max_user_connections' resource (current value: 10)", Temporary, false),
+    ("java.sql.SQLSyntaxErrorException", "User 'app' has exceeded the 'max_questions' resource (current value: 10)", RateLimit, false),
+    ("com.plaid.ApiException", "Status Code: 400\nReason: Bad Request\nHTTP response body: {\n  \"error_code\": \"INSTITUTION_DOWN\"}", Temporary, true),
+    // The same names without a limit, and validators, which quote the data
+    ("ForbiddenException", "You are not allowed to change the rate limit", NonRetryable, false),
+    ("Error", "3 INVALID_ARGUMENT: rate limit must be positive", NonRetryable, false),
+    ("openai.BadRequestError", "Error code: 400 - {'error': {'message': \"'rate limit exceeded, too many requests' is too long\", 'type': 'invalid_request_error'}}", NonRetryable, false),
+    ("openai.BadRequestError", "Error code: 400 - {'error': {'message': \"Invalid value: 'in_progress'\", 'type': 'invalid_request_error', 'code': 'invalid_value'}}", NonRetryable, false),
+    ("openai.UnprocessableEntityError", "422: name must not contain 'too many requests'", NonRetryable, false),
+    ("openai.NotFoundError", "Error code: 404 - {'error': 'no model rate limit exceeded'}", NonRetryable, false),
+    ("google.api_core.exceptions.BadRequest", "400 Invalid query: deadlock", NonRetryable, false),
+    ("ValidationError", "1 validation error for O\nmsg\n  too long [type=string_too_long, input_value='deadlock detected, too many connections, quota exceeded', input_type=str]", NonRetryable, false),
+    ("ZodError", "[{\"message\": \"rate limit exceeded\"}]", NonRetryable, false),
+    ("jsonschema.exceptions.ValidationError", "'rateLimitExceeded' is not one of ['a']", NonRetryable, false),
+    // gspread, googleapiclient, the Go client, google-genai
+    ("gspread.exceptions.APIError", "APIError: [429]: Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute per user' of service 'sheets.googleapis.com'.", RateLimit, false),
+    ("googleapiclient.errors.HttpError", "<HttpError 403 when requesting https://x returned \"Quota exceeded for quota metric 'Queries' and limit 'Queries per minute per user'\". Details: \"Quota exceeded\">", RateLimit, false),
+    ("Error", "googleapi: Error 403: Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'.", RateLimit, false),
+    ("Error", "Google API error - [429] Quota exceeded for quota group 'ReadGroup' and limit 'Read requests per user per 100 seconds'.", RateLimit, false),
+    ("ClientError", "429 RESOURCE_EXHAUSTED. {'error': {'message': 'You exceeded your current quota', 'details': [{'violations': [{'quotaId': 'GenerateRequestsPerMinutePerProjectPerModel-FreeTier'}]}]}}", RateLimit, false),
+    ("ClientError", "429 RESOURCE_EXHAUSTED. {'error': {'message': 'You exceeded your current quota', 'details': [{'violations': [{'quotaId': 'GenerateRequestsPerDayPerProjectPerModel-FreeTier'}]}]}}", Quota, false),
+    // smtplib, JavaMail, Spring, Net::SMTP, nodemailer, net/textproto, System.Net.Mail
+    ("smtplib.SMTPAuthenticationError", "(454, b'4.7.0 Too many login attempts, please try again later. b4-x - gsmtp')", Temporary, false),
+    ("javax.mail.AuthenticationFailedException", "454 4.7.0 Too many login attempts, please try again later. l204 - gsmtp", Temporary, false),
+    ("org.springframework.mail.MailAuthenticationException", "Authentication failed; nested exception is javax.mail.AuthenticationFailedException: 454 4.7.0 Too many login attempts", Temporary, false),
+    ("Error", "Invalid login: 454 4.7.0 Too many login attempts, please try again later.", Temporary, false),
+    ("com.sun.mail.smtp.SMTPSendFailedException", "450 Requested mail action not taken: mailbox unavailable", Temporary, false),
+    ("javax.mail.MessagingException", "452 Insufficient system storage", Temporary, false),
+    ("Error", "SMTP Error (451): Failed to add recipient (Temporary local problem - please try later)", Temporary, false),
+    ("Function<Net::SMTPUnknownError>", "could not get 3xx (421: 421 Domain is not allowed to send: recipient limit exceeded, try again after Sun, 05 Oct 2025 19:22:44 UTC )", Temporary, false),
+    ("textproto.Error", "452 4.2.2 The email account that you tried to reach is over quota", Temporary, false),
+    ("smtplib.SMTPRecipientsRefused", "{'a@example.com': (450, b'4.2.1 The user is receiving mail too quickly')}", Temporary, false),
+    ("smtplib.SMTPRecipientsRefused", "{'a@example.com': (550, b'5.1.1 User unknown')}", NonRetryable, false),
+    ("smtplib.SMTPSenderRefused", "(552, b'5.3.4 Message too big', 'a@example.com')", NonRetryable, false),
+    ("Function<Net::SMTPFatalError>", "550 5.1.1 The email account that you tried to reach does not exist.", NonRetryable, false),
+    ("System.Net.Mail.SmtpException", "Mailbox unavailable. The server response was: 5.7.1 relay denied", NonRetryable, false),
+    ("Error", "Message failed: 550 5.4.6 User x has exceeded its 24-hour sending limit.", Quota, false),
+    ("HTTPError", "503 Server Error: Service Unavailable for url: https://api.example.com/v3/smtp/email", Temporary, true),
+    // ClickHouse, MongoDB
+    ("ServerException", "Code: 439.\nDB::Exception: Cannot schedule a task: no free thread (timeout=0) (threads=10000, jobs=10000). Stack trace:", Temporary, false),
+    ("ServerException", "Code: 319.\nDB::Exception: Unknown status, client must retry. Stack trace:", Temporary, false),
+    ("ServerException", "Code: 473. DB::Exception: READ locking attempt on \"db.t\" has timed out! (120000ms) Possible deadlock avoided. Client should retry.. (DEADLOCK_AVOIDED)", Temporary, false),
+    ("DatabaseError", "Code: 516. DB::Exception: default: Authentication failed: password is incorrect", NonRetryable, false),
+    ("DatabaseError", "Code: 404. DB::Exception: x", Temporary, false),
+    ("MongoServerError", "Command failed with error 391 (ReauthenticationRequired): 'x'", Temporary, false),
+    // requests, urllib3, ofetch, Cosmos DB
+    ("urllib3.exceptions.MaxRetryError", "HTTPSConnectionPool(host='x', port=443): Max retries exceeded with url: /v1 (Caused by ResponseError('too many 429 error responses'))", RateLimit, false),
+    ("requests.exceptions.RetryError", "HTTPSConnectionPool(host='x', port=443): Max retries exceeded with url: /v1 (Caused by ResponseError('too many 429 error responses'))", RateLimit, false),
+    ("requests.exceptions.RetryError", "HTTPSConnectionPool(host='x', port=443): Max retries exceeded with url: /v1 (Caused by ResponseError('too many 503 error responses'))", Temporary, true),
+    ("FetchError", "[POST] \"https://api.example.com/orders\": 422 Unprocessable Entity", NonRetryable, false),
+    ("FetchError", "[POST] \"https://api.example.com/orders\": 429 Too Many Requests", RateLimit, false),
+    ("FetchError", "[POST] \"https://api.example.com/orders\": <no response> fetch failed", Temporary, true),
+    ("CosmosException", "Response status code does not indicate success: TooManyRequests (429); Substatus: 3200; ActivityId: x; Reason: ();", RateLimit, false),
+    ("CosmosException", "Response status code does not indicate success: Conflict (409); Substatus: 0; ActivityId: x; Reason: ();", NonRetryable, false),
+    ("ApiException", "(404)\nReason: Not Found\nHTTP response headers: HTTPHeaderDict({})", NonRetryable, false),
+    // DynamoDB, by the reason of each item
+    ("TransactionCanceledException", "An error occurred (TransactionCanceledException) when calling the TransactWriteItems operation: Transaction cancelled, please refer cancellation reasons for specific reasons [ConditionalCheckFailed, None]", NonRetryable, false),
+    ("software.amazon.awssdk.services.dynamodb.model.TransactionCanceledException", "Transaction cancelled, please refer cancellation reasons for specific reasons [None, ValidationError] (Service: DynamoDb, Status Code: 400, Request ID: 1b-2)", NonRetryable, false),
+    ("TransactionCanceledException", "Transaction cancelled, please refer cancellation reasons for specific reasons [DuplicateItem, ThrottlingError]", NonRetryable, false),
+    ("TransactionCanceledException", "Transaction cancelled, please refer cancellation reasons for specific reasons [ThrottlingError]", RateLimit, false),
+    ("TransactionCanceledException", "Transaction cancelled, please refer cancellation reasons for specific reasons [TransactionConflict, ProvisionedThroughputExceeded]", RateLimit, false),
+    ("wrapError", "put: operation error DynamoDB: TransactWriteItems, https response error StatusCode: 400, RequestID: X, TransactionCanceledException: Transaction cancelled, please refer cancellation reasons for specific reasons [TransactionConflict]", Temporary, false),
+    // AWS: its clock; one error in each language
+    ("InvalidSignatureException", "Signature expired: 20240101T000000Z is now earlier than 20240101T000500Z (20240101T001000Z - 5 min.)", Temporary, false),
+    ("ClientError", "An error occurred (SignatureDoesNotMatch) when calling the SendEmail operation: Signature not yet current: 20240101T000000Z is still later than 20231231T000500Z", Temporary, false),
+    ("InvalidSignatureException", "The request signature we calculated does not match the signature you provided.", NonRetryable, false),
+    ("software.amazon.awssdk.services.glue.model.ConcurrentRunsExceededException", "Concurrent runs exceeded for job-x (Service: Glue, Status Code: 400, Request ID: 1)", RateLimit, false),
+    ("software.amazon.awssdk.services.sfn.model.ExecutionLimitExceededException", "The maximum number of running executions has been reached. (Service: Sfn, Status Code: 400, Request ID: 1)", RateLimit, false),
+    ("OperationError", "operation error SFN: StartExecution, https response error StatusCode: 400, RequestID: X, ExecutionLimitExceeded: The maximum number of running executions has been reached.", RateLimit, false),
+    ("software.amazon.awssdk.services.route53.model.PriorRequestNotCompleteException", "The request was rejected because Route 53 was still processing a prior request. (Service: Route53, Status Code: 400, Request ID: 1)", RateLimit, false),
+    ("software.amazon.awssdk.services.lambda.model.ResourceConflictException", "The operation cannot be performed at this time. An update is in progress for resource: x (Service: Lambda, Status Code: 409, Request ID: 1)", Temporary, false),
+    ("software.amazon.awssdk.services.lambda.model.ResourceConflictException", "Function already exist: f (Service: Lambda, Status Code: 409, Request ID: 1)", NonRetryable, false),
+    ("software.amazon.awssdk.services.s3.model.S3Exception", "A conflicting conditional operation is currently in progress against this resource. Please try again. (Service: S3, Status Code: 409, Request ID: 1)", Temporary, false),
+    ("OperationError", "operation error S3: PutObject, https response error StatusCode: 409, RequestID: x, HostID: y, api error ConditionalRequestConflict: The conditional request cannot succeed due to a conflicting operation against this resource.", Temporary, false),
+    ("OperationError", "operation error S3: PutObject, https response error StatusCode: 409, RequestID: x, api error OperationAborted: A conflicting conditional operation", Temporary, false),
+    ("software.amazon.awssdk.services.rdsdata.model.DatabaseResumingException", "The Aurora DB instance is resuming after being auto-paused. (Service: RdsData, Status Code: 400, Request ID: 1)", Temporary, false),
+    ("software.amazon.awssdk.services.glue.model.CrawlerRunningException", "Crawler with name x has already started (Service: Glue, Status Code: 400, Request ID: 1)", Temporary, false),
+    ("software.amazon.awssdk.services.glue.model.CrawlerNotRunningException", "x (Service: Glue, Status Code: 400, Request ID: 1)", NonRetryable, false),
+    ("software.amazon.awssdk.services.ssm.model.TooManyUpdatesException", "There are concurrent updates for a resource (Service: Ssm, Status Code: 400, Request ID: x)", RateLimit, false),
+    ("software.amazon.awssdk.services.sqs.model.PurgeQueueInProgressException", "Only one PurgeQueue operation on q is allowed every 60 seconds. (Service: Sqs, Status Code: 403, Request ID: 1)", Temporary, false),
+    ("OperationError", "operation error EC2: DeleteSecurityGroup, https response error StatusCode: 400, RequestID: 1b-2, api error DependencyViolation: resource sg-1 has a dependent object", Temporary, false),
+    ("ClientError", "An error occurred (TextSizeLimitExceededException) when calling the DetectEntities operation: Input text size exceeds limit.", NonRetryable, false),
+    // Java NIO, .NET
+    ("java.nio.file.AccessDeniedException", "/var/task/cache/x", Temporary, false),
+    ("java.nio.file.AccessDeniedException", "/tmp/a b -> /tmp/c: Operation not permitted", Temporary, false),
+    ("UnauthorizedAccessException", "Access to the path '/var/task/x' is denied.", Temporary, false),
+    ("AccessDeniedException", "Access Denied (Service: S3, Status Code: 403, Request ID: 1)", NonRetryable, false),
+    // SQLAlchemy, MySQL, psycopg, JPA
+    ("InvalidRequestError", "This Session's transaction has been rolled back due to a previous exception during flush. To begin a new transaction with this Session, first issue Session.rollback().", Temporary, false),
+    ("InvalidRequestError", "Can't reconnect until invalid transaction is rolled back", Temporary, false),
+    ("ProgrammingError", "2055: Cursor is not connected", Temporary, false),
+    ("ProgrammingError", "(psycopg2.errors.UndefinedTable) relation \"x\" does not exist", NonRetryable, false),
+    ("org.springframework.dao.InvalidDataAccessApiUsageException", "EntityManager is closed", Temporary, false),
+    ("BadRequestException", "the customer wrote: I lost connection to my ISP", NonRetryable, false),
+    // Twilio, Salesforce, jsforce, Slack, SNS, SES, Entity Framework, Prisma, MongoDB, EC2
+    ("TwilioRestException", "HTTP 400 error: Unable to create record: This 'From' number has exceeded the maximum number of queued messages", RateLimit, false),
+    ("Function<Twilio::REST::RestError>", "[HTTP 400] 21611 : Unable to create record\nThis 'From' number has exceeded the maximum number of queued messages", RateLimit, false),
+    ("SalesforceRefusedRequest", "Request refused for https://x. Response content: [{'message': 'TotalRequests Limit exceeded.', 'errorCode': 'REQUEST_LIMIT_EXCEEDED'}]", Quota, false),
+    ("com.sforce.ws.SoapFaultException", "REQUEST_LIMIT_EXCEEDED: TotalRequests Limit exceeded.", Quota, false),
+    ("REQUEST_LIMIT_EXCEEDED", "ConcurrentRequests (Concurrent API Requests) Limit exceeded.", RateLimit, false),
+    ("ERROR_HTTP_429", "x", RateLimit, false),
+    ("ERROR_HTTP_503", "<html>", Temporary, true),
+    ("SlackApiError", "The request to the Slack API failed. (url: https://www.slack.com/api/chat.postMessage)\nThe server responded with: {'ok': False, 'error': 'channel_not_found'}", NonRetryable, false),
+    ("Error", "An API error occurred: channel_not_found", NonRetryable, false),
+    ("Function<Slack::Web::Api::Errors::NotAuthed>", "not_authed", NonRetryable, false),
+    ("EndpointDisabledException", "An error occurred (EndpointDisabled) when calling the Publish operation: Endpoint is disabled", NonRetryable, false),
+    ("MessageRejected", "An error occurred (MessageRejected) when calling the SendEmail operation: Email address is not verified.", NonRetryable, false),
+    ("SqlException", "Violation of UNIQUE KEY constraint 'UQ'. Cannot insert duplicate key in object 'dbo.X'.", NonRetryable, false),
+    ("PrismaClientKnownRequestError", "\nInvalid `prisma.o.create()` invocation:\n\n\nUnique constraint failed on the fields: (`id`)", NonRetryable, false),
+    ("mandrill.InvalidKeyError", "Invalid API key", NonRetryable, false),
+    ("MongoServerError", "you are over your space quota, using 512 MB of 512 MB", Quota, false),
+    ("ClientError", "An error occurred (VcpuLimitExceeded) when calling the RunInstances operation: You have requested more vCPU capacity than your current vCPU limit of 32 allows", Quota, false),
+];
+
 #[test]
 fn a_message_says_what_its_wrapper_does_not() {
     let mut wrong = Vec::new();
-    for (error_type, message, class, is_down) in [PYTHON, NODE, OTHERS].into_iter().flatten() {
+    for (error_type, message, class, is_down) in
+        [PYTHON, NODE, OTHERS, WEIGHED].into_iter().flatten()
+    {
         let failure = of(error_type, message);
         if (failure.class(), failure.is_service_down()) != (*class, *is_down) {
             let down = failure.is_service_down();
@@ -388,6 +526,30 @@ fn a_message_says_what_its_wrapper_does_not() {
         }
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn the_page_has_the_evidence_of_an_exception() {
+    let (_, section) =
+        PAGE.split_once("\n## An exception of a function\n").expect("the page has it");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let quoted = |text: &'static str| text.split('`').skip(1).step_by(2);
+    let mut count = 0;
+    for row in section.lines().filter(|row| row.contains(" | `")) {
+        let (evidence, classes) = row.rsplit_once(" | ").expect("a row has two cells");
+        let classes: Vec<&str> = quoted(classes).collect();
+        for word in quoted(evidence).filter(|word| !classes.contains(word) && *word != "temporary")
+        {
+            count += 1;
+            let told = word.trim_end_matches([' ', '…']);
+            let named = [told, &format!("{told}Exception")].map(|name| of(name, ""));
+            // A limit and trouble that passes come before a name that refuses.
+            let by_words = [of("Forbidden", told), of("Error", told)];
+            let is_it = |failure: &Failure| classes.contains(&failure.class().as_str());
+            assert!(named.iter().chain(&by_words).any(is_it), "{word} is not {classes:?}");
+        }
+    }
+    assert!(count >= 30, "{count}");
 }
 
 #[test]

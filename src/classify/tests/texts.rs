@@ -33,6 +33,12 @@ fn words_say_what_happened() {
         ("SSL validation failed for endpoint", Temporary, "certificate not accepted"),
         ("Validation failed: upstream timed out", Temporary, "timed out"),
         ("validation failed: too many requests", RateLimit, "too many requests"),
+        // lettre: a mail server's reply is no status.
+        ("transient error (451): 4.3.0 Temporary lookup failure", Temporary, "SMTP 451"),
+        ("permanent error (550): 5.1.1 User unknown", NonRetryable, "SMTP 550"),
+        ("error 500 after 4.7.0 was installed: timed out", Temporary, "status 500"),
+        // A limit of a minute, whatever its status.
+        ("Error 403: Quota exceeded for limit 'Queries per minute'", RateLimit, "rate limit"),
         // What the data lacks.
         ("Validation error: `cents` must be positive", NonRetryable, "validation failed"),
         ("2 validation errors for Order", NonRetryable, "validation failed"),
@@ -156,6 +162,9 @@ fn numbers_and_words_out_of_their_place_say_nothing() {
         "version 5.0.3",
         "id 9429-4040-4290",
         "error kind 7",
+        "Code: 439. DB::Exception: x",
+        "Code: 404. DB::Exception: x",
+        "Command failed with error 391",
     ] {
         assert_eq!(said(text).1, Evidence::Unrecognised, "{text}");
         assert_eq!(said(text).0, Temporary, "{text}");

@@ -168,7 +168,7 @@ fn an_item_says_class_delay_and_reason() {
         (r#", "delaySeconds": -1"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": 1e99"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": [30]"#, Temporary, None, "reported by the function"),
-        (r#", "reason": "rateLimitExceeded""#, RateLimit, None, "rateLimitExceeded"),
+        (r#", "reason": "rateLimitExceeded""#, RateLimit, None, "rate limit: rateLimitExceeded"),
         (r#", "reason": "bank-closed""#, Temporary, None, "bank-closed"),
         (r#", "reason": "Dear Ann, the bank is closed""#, Temporary, None, "unrecognised error"),
         (r#", "errorType": "com.example.BankClosed""#, Temporary, None, "unrecognised: BankClosed"),
