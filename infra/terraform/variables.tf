@@ -136,7 +136,7 @@ variable "client_key" {
 }
 
 variable "secret_arns" {
-  description = "ARNs of the secrets that settings name, to the hyphen and six characters at their end."
+  description = "ARNs of the secrets that settings name, including the final hyphen and six characters."
   type        = list(string)
   default     = []
   nullable    = false
@@ -189,7 +189,7 @@ variable "scope" {
 }
 
 variable "shared_table" {
-  description = "dynamodb makes a table that all execution environments share. A rateLimit of the policy then holds for all of them together, and its idempotency needs the table. The batching_window is then at least 1 second, but for fifo. none: each keeps its own."
+  description = "dynamodb creates a table that all execution environments share. A rateLimit of the policy then holds for all environments together, and its idempotency needs the table. The batching_window is then at least 1 second, except with fifo. none: each environment keeps its own state."
   type        = string
   default     = "none"
   nullable    = false
@@ -235,7 +235,7 @@ variable "mode" {
 # Function
 
 variable "memory_size" {
-  description = "MB of memory. The share of a processor grows with it."
+  description = "MB of memory. More memory gives more processor time."
   type        = number
   default     = 256
   nullable    = false
