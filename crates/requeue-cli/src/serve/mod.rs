@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
     target: bool,
     /// The queue's name; repeat the option for several queues, each with a mapping to the function. A
     /// name that ends in .fifo makes a FIFO queue. The dead-letter queue is NAME-dlq. The page shows
-    /// the dead letters of the first queue.
+    /// the dead letters of each queue.
     #[arg(long = "queue", help_heading = "Queue", value_name = "NAME", default_value = "orders")]
     queues: Vec<String>,
     /// Most messages of a batch. On a FIFO queue at most 10. A batch ends early at 6 MB.
