@@ -59,6 +59,14 @@ pub enum StartError {
         /// Whether the mode `direct` names it, and not the queue's redrive policy.
         is_direct: bool,
     },
+    /// The mode `direct` names the queue itself as its dead-letter queue.
+    #[error(
+        "REQUEUE_DEAD_LETTER_QUEUE_URL names {queue} itself, so its dead letters would return to it: name its dead-letter queue"
+    )]
+    OwnDeadLetterQueue {
+        /// The queue.
+        queue: QueueArn,
+    },
     /// The policy has `idempotency`, and the settings have no table.
     #[error("{NO_TABLE}")]
     NoTable,
@@ -158,6 +166,18 @@ async fn check_dead_letters(
         }
         Some(DeadLetterMode::Redrive | DeadLetterMode::Annotate) | None => None,
     };
+    if direct.as_ref() == Some(&description.arn) {
+        return Err(StartError::OwnDeadLetterQueue { queue: description.arn.clone() });
+    }
+    if let (Some(direct), Some(moved)) = (&direct, &description.dead_letter_queue)
+        && direct != moved
+    {
+        tracing::warn!(
+            queue = direct.name(),
+            redrivePolicy = moved.name(),
+            "REQUEUE_DEAD_LETTER_QUEUE_URL names another queue than the redrive policy: a consumer of that queue gets the dead letters"
+        );
+    }
     let missing = match (&direct, &description.dead_letter_queue) {
         (Some(queue), _) | (None, Some(queue)) => {
             let is_direct = direct.is_some();

@@ -975,6 +975,14 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
             assert_eq!(started.err(), expected, "{queue} {dead_letter:?}");
         }
     }
+    let mut settings = world.settings.clone();
+    settings.dead_letter = Some(direct(world.queue.url()));
+    let source = SqsQueue::new(&world.sqs.client());
+    let worker = WorkerSettings::default();
+    let script = Script::new(|_| Act::Done);
+    let itself = Worker::start(script, source, &world.queue, settings, worker).await.err();
+    assert_eq!(itself, Some(StartError::OwnDeadLetterQueue { queue: world.queue.clone() }));
+
     let said = missing(false).unwrap().to_string();
     assert!(
         said.starts_with(&format!(
@@ -1002,6 +1010,22 @@ async fn a_dead_letter_of_a_worker_says_why_unless_a_setting_says_otherwise() {
             .map(|letter| requeue::DeadLetter::read(&letter.body).reason().map(str::to_owned))
             .collect();
         assert_eq!(reasons, [reason.map(str::to_owned)], "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_dead_letter_queue_than_that_of_the_redrive_policy_is_said_at_the_start() {
+    for (name, times) in [("orders-dlq", 0), ("invoices", 1)] {
+        let mut world = World::with_queue("orders", &[]);
+        world.sqs.create_queue("invoices", []).unwrap();
+        let url = format!("https://sqs.us-east-1.amazonaws.com/000000000000/{name}");
+        world.settings.dead_letter = Some(DeadLetterMode::Direct(url.parse().unwrap()));
+        let log = Log::default();
+        let listening = log.listen();
+        start(&world, Script::new(|_| Act::Done), WorkerSettings::default()).await;
+        drop(listening);
+        let text = log.text();
+        assert_eq!(text.matches("names another queue than").count(), times, "{name}: {text}");
     }
 }
 

@@ -35,6 +35,8 @@ const MAX_KINDS: usize = 50;
 pub(crate) struct DeadLetterGroups {
     pub(crate) by_key: BTreeMap<GroupKey, DeadLetterGroup>,
     sent_here: u64,
+    /// Those of them without a reason.
+    silent_sent_here: u64,
     later_version: u64,
 }
 
@@ -124,6 +126,8 @@ impl DeadLetterGroups {
         }
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
+            let is_silent = reason(dead) == UNKNOWN && !dead.is_of_later_version();
+            self.silent_sent_here += u64::from(is_silent);
         }
         self.later_version += u64::from(dead.is_of_later_version());
         key
@@ -202,13 +206,19 @@ impl DeadLetterGroups {
             .iter()
             .filter(|((_, reason, _), _)| reason == UNKNOWN)
             .map(|(_, group)| group.count);
-        let silent = silent.sum::<u64>() - self.later_version;
-        if silent > 0 {
+        let moved = silent.sum::<u64>() - self.later_version - self.silent_sent_here;
+        if self.silent_sent_here > 0 {
+            let sent = messages(self.silent_sent_here);
+            output::remark(&format!(
+                "{sent} without a reason: sent to this queue, not moved by SQS"
+            ));
+        }
+        if moved > 0 {
             // On a FIFO queue Requeue sends no annotated copies: they would lose their place.
             let mode = if queue.is_fifo() { "direct" } else { "annotate" };
             output::remark(&format!(
                 "{} without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}",
-                messages(silent)
+                messages(moved)
             ));
         }
         if self.later_version > 0 {

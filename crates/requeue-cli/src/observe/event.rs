@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use requeue::{Clock, FailureClass, LogLines, Mode, Outcome, printable};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::Observer;
 use super::sqs::{RareLines, may_be_carried_out};
@@ -352,10 +353,12 @@ impl requeue::Observer for Observer {
         let is_logged = match *event {
             Heard::Settled(outcome) => self.settled(outcome),
             Heard::CircuitOpened { cause, .. } => {
+                self.downstream().open.get_or_insert_with(Instant::now);
                 self.tell(|| Event::now(Kind::CircuitOpened, Ids::default()).reason(Some(cause)));
                 true
             }
             Heard::CircuitClosed { .. } => {
+                self.downstream().circuit_closed();
                 self.tell(|| Event::now(Kind::CircuitClosed, Ids::default()));
                 true
             }

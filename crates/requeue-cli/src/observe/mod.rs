@@ -21,7 +21,7 @@ pub(crate) use event::{
 };
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, Unsettled};
+pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
 
 /// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]

@@ -107,12 +107,15 @@ impl Figures {
         format!("{done} done {others} {dead} dead{unconfirmed}")
     }
 
-    /// `circuit open 21 s`. At its end a message probes, once there is one to receive: `circuit open,
-    /// probing`, or `circuit open, next due in 12 s`.
+    /// `circuit open, probe in 21 s`. After that a message probes, once there is one to receive:
+    /// `circuit open, probing`, or `circuit open, next due in 12 s`.
     fn paused(&self, pause: &LivePause) -> String {
-        let what = if pause.why == Deferral::Paused { "paused" } else { "circuit open" };
+        let (what, then) = match pause.why {
+            Deferral::Paused => ("paused", ""),
+            _ => ("circuit open", ", probe in"),
+        };
         match self.next_due {
-            _ if !pause.rest.is_zero() => format!("{what} {}", seconds(pause.rest)),
+            _ if !pause.rest.is_zero() => format!("{what}{then} {}", seconds(pause.rest)),
             _ if self.running > 0 => format!("{what}, probing"),
             Some(due) if !due.is_zero() => format!("{what}, next due in {}", seconds(due)),
             _ => format!("{what}, probing with the next message"),
@@ -394,24 +397,23 @@ mod tests {
 
     #[test]
     fn parts_without_room_go_on_below() {
-        let whole =
-            "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ circuit open 21 s: 503";
+        let whole = "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead │ circuit open, probe in 21 s: 503";
         for (columns, line) in [
             (120, whole.to_owned()),
-            (83, whole.to_owned()),
+            (93, whole.to_owned()),
             (
-                82,
-                "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                92,
+                "orders 1,204 waiting │ 52/s │ 1,310 done 96 retried 4 dead\ncircuit open, probe in 21 s: 503"
                     .to_owned(),
             ),
             (
                 57,
-                "orders 1,204 waiting │ 52/s\n1,310 done 96 retried 4 dead │ circuit open 21 s: 503"
+                "orders 1,204 waiting │ 52/s\n1,310 done 96 retried 4 dead\ncircuit open, probe in 21 s: 503"
                     .to_owned(),
             ),
             (
                 9,
-                "orders 1,204 waiting\n52/s\n1,310 done 96 retried 4 dead\ncircuit open 21 s: 503"
+                "orders 1,204 waiting\n52/s\n1,310 done 96 retried 4 dead\ncircuit open, probe in 21 s: 503"
                     .to_owned(),
             ),
         ] {

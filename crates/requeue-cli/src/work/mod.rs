@@ -222,7 +222,8 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     }
     let (is_function, observer) = (url.is_none(), view.observer.clone());
     let (handler, target) = if let Some(url) = url {
-        let (name, http) = (url.to_string(), config.http.clone().timeout(own.limits.timeout));
+        let (name, mut http) = (url.to_string(), config.http.clone());
+        http.timeout = own.limits.timeout;
         (BoxHandler::new(Observed::new(HttpTarget::new(url, http)?, observer)), name)
     } else {
         // Its time limit becomes the function's own.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to, printable};
+use requeue::{Mode, Progress, ScopePause, init_logging_to, printable};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
@@ -167,7 +167,6 @@ impl View {
         let mut growth = Growth::within(WINDOW);
         let mut log = TroubleLog::default();
         let mut ending = Ending::of(started.shutdown_timeout);
-        let mut open = None;
         let mut ticks = interval(LOOK);
         let is_drawn = self.has_screen && terminal::take();
         loop {
@@ -183,12 +182,13 @@ impl View {
             let pauses = started.worker.pauses();
             let figures = self.figures(started, rate, &pauses);
             if is_drawn {
-                note_closed(&mut open, &pauses);
+                self.note_closed();
                 self.draw(started, &ending, &figures, &pauses);
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
                 log.note_target(&started.target, trouble.as_ref(), self.next_try(&pauses));
+                log.note_circuit(self.observer.downstream().open, self.next_try(&pauses));
                 log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
@@ -198,6 +198,17 @@ impl View {
                 page.send_replace(on_page(started, figures, troubles, stop));
             }
         }
+    }
+
+    fn note_closed(&self) {
+        let text = match self.observer.downstream().closed.take() {
+            Some((1, time)) => format!("circuit closed after {}", seconds(time)),
+            Some((count, time)) => {
+                format!("{count} circuits closed, the last one after {}", seconds(time))
+            }
+            None => return,
+        };
+        terminal::note(&text);
     }
 
     fn draw(&self, started: &Started, ending: &Ending, figures: &Figures, pauses: &[ScopePause]) {
@@ -301,15 +312,6 @@ impl View {
         }
         let rest = pauses.first().map(|pause| pause.rest);
         rest.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(rest)
-    }
-}
-
-/// Tells that no circuit is open any longer. `open` is the time since which one was.
-fn note_closed(open: &mut Option<Instant>, pauses: &[ScopePause]) {
-    if pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen) {
-        open.get_or_insert_with(Instant::now);
-    } else if let Some(since) = open.take() {
-        terminal::note(&format!("circuit closed after {}", seconds(since.elapsed())));
     }
 }
 

@@ -388,16 +388,21 @@ async fn a_missing_reason_has_a_cause_that_fits_the_queue() {
     for (suffix, mode) in [("", "annotate"), (".fifo", "direct")] {
         let world = world(suffix, []).await;
         let client = world.sqs.client();
-        let message = client
-            .send_message()
-            .queue_url(world.dead_letters.url())
-            .message_body("{}")
-            .message_group_id("a");
-        let deduplication = (!suffix.is_empty()).then(|| "1".to_owned());
-        message.set_message_deduplication_id(deduplication).send().await.unwrap();
+        for (number, queue) in [&world.dead_letters, &world.queue].into_iter().enumerate() {
+            let message = client.send_message().queue_url(queue.url()).message_body("{}");
+            let deduplication = (!suffix.is_empty()).then(|| number.to_string());
+            let message = message.message_group_id("a");
+            message.set_message_deduplication_id(deduplication).send().await.unwrap();
+        }
+        // The third receive moves it.
+        for _ in 0..3 {
+            let receive = client.receive_message().queue_url(world.queue.url());
+            receive.visibility_timeout(0).send().await.unwrap();
+        }
         let run = world.dlq(&["list"]).await;
         let note = format!(
-            "1 message without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}\n"
+            "note: 1 message without a reason: sent to this queue, not moved by SQS\n\
+             note: 1 message without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}\n"
         );
         assert!(run.status == 0 && run.stderr.contains(&note), "{run:?}");
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use requeue::Clock;
 use requeue::embedded::{Fault, MessageView};
+use requeue::{Clock, DeadLetter};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -69,6 +69,28 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
             assert!(world.ids.contains(original) || mode == "redrive", "{mode} {body}");
         }
     }
+}
+
+#[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+async fn the_copy_of_an_object_without_fields_keeps_its_idempotency_key() {
+    let world = World::filled_with("annotate", "orders", &[]).await;
+    for body in [r#"{"n":1.0}"#, "text"] {
+        world.send_dead(body).await;
+    }
+    let dead = world.dead();
+    let run = world.dlq(&["redrive", "--copy", "--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 2)), "{run:?}");
+    let of = |messages: &[MessageView], payload: &str| {
+        let is_it = |message: &&MessageView| DeadLetter::read(&message.body).payload() == payload;
+        messages.iter().find(is_it).expect("it is there").clone()
+    };
+    let (back, object) = (world.back(), of(&dead, r#"{"n":1.0}"#));
+    let copy = of(&back, r#"{"n":1.0}"#);
+    let read = DeadLetter::read(&copy.body);
+    assert_eq!((read.original_message_id(), read.retry_count()), (Some(&*object.id), Some(0)));
+    // A filter of its consumer may look at a body that is no object.
+    assert_eq!(of(&back, "text").body, "text");
 }
 
 #[tokio::test]

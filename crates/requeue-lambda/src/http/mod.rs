@@ -252,7 +252,7 @@ impl<C: Connector> HttpTarget<C> {
             self.pool.give_back(connection, None);
         }
         let response = Response { body: &bytes, ..response };
-        let now = self.settings.clock.now();
+        let now = self.pool.settings().clock.now();
         if is_success {
             return Failure::from_success(&response, now).map_or(Ok(()), Err);
         }

@@ -46,7 +46,7 @@ pub(crate) const HELP: &str = "\
     and becomes visible again. No interruption loses a message. If the command is killed, its \
     messages are visible again after two minutes or more; the plan, or with --yes a note, says when. \
     If it is killed between a confirmation and the deletion, the message is in both queues, with \
-    the same originalMessageId, the handler's idempotency key.\n\n\
+    the same idempotency key if its body is a JSON object.\n\n\
     A redriven message starts afresh, with all its retries and all its time, up to its tenth \
     redrive; with --fresh-budget always. If SQS moves it within three minutes of its last attempt, \
     it may not; a copy does. Messages that arrive here during the copying stay here.\n\n\
