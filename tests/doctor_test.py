@@ -248,7 +248,7 @@ class OnMinistack(unittest.TestCase):
         account.good("caller")
         account.allow_loop("caller")
         account.set("caller", REQUEUE_TARGET_URL="", REQUEUE_TARGET_FUNCTION="charge:live")
-        ids = ("target", "target-timeout", "target-permissions")
+        ids = ("target", "target-timeout", "target-concurrency", "target-permissions")
         places = [*((None, id) for id in ids), ("caller", "other-consumers")]
 
         def found():
@@ -256,21 +256,22 @@ class OnMinistack(unittest.TestCase):
             return [findings.get(place, {}) for place in places]
 
         levels = lambda: [finding.get("level") for finding in found()]
-        self.assertEqual(levels(), ["danger", None, "danger", "ok"])
+        self.assertEqual(levels(), ["danger", None, None, "danger", "ok"])
         self.assertEqual(found()[0]["found"], "there is no function charge:live in us-east-1")
 
         role = account.role("charge", {"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"})
         account.function("charge", role, 51)
         version = account.functions.publish_version(FunctionName="charge")["Version"]
         account.functions.create_alias(FunctionName="charge", Name="live", FunctionVersion=version)
-        account.functions.put_function_concurrency(FunctionName="charge", ReservedConcurrentExecutions=0)
+        account.functions.put_function_concurrency(FunctionName="charge", ReservedConcurrentExecutions=9)
         account.mapping("charge", account.attributes("caller")["QueueArn"])
-        self.assertEqual(levels(), ["danger", "warning", "danger", "danger"])
+        self.assertEqual(levels(), ["ok", "warning", "warning", "danger", "danger"])
 
         # The remedies, as a shell runs them.
-        for finding in found():
+        _, timeout, concurrency, permissions, mapping = found()
+        for finding in (timeout, concurrency, permissions, mapping):
             run(finding["remedies"][0].splitlines()[0])
-        self.assertEqual(levels(), ["ok"] * 4)
+        self.assertEqual(levels(), ["ok"] * 5)
 
     def test_each_danger_is_found(self):
         account = self.account
@@ -520,12 +521,12 @@ class OnMinistack(unittest.TestCase):
         self.account.good("patient")
         self.account.allow_loop("patient")
         self.account.sqs.set_queue_attributes(
-            QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MessageRetentionPeriod": "86400"}
+            QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
         )
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
-        ill = {("patient", "visibility-timeout"), ("patient", "retention")}
+        ill = {("patient", "visibility-timeout"), ("patient", "message-size")}
         self.assertEqual((status, at(findings, "warning")), (3, ill), printed)
-        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,retention,visibility-timeout")
+        status, others, printed = doctor(MINISTACK, "--function", "patient", "--strict", "--ignore", "filters,message-size,visibility-timeout")
         self.assertEqual((status, at(others, "warning"), ill & set(others)), (0, set(), set()), printed)
         self.assertEqual(doctor(MINISTACK, "--function", "patient", "--ignore", "visibility")[0], 2)
         for place in ill:

@@ -254,7 +254,7 @@ class TargetFunction(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         findings = json.loads(done.stdout)["deployments"][0]["findings"]
         levels = {finding["id"]: finding["level"] for finding in findings if finding["id"].startswith("target")}
-        ids = ("target", "target-timeout", "target-permissions")
+        ids = ("target", "target-timeout", "target-concurrency", "target-permissions")
         self.assertEqual(levels, dict.fromkeys(ids, "ok"), done.stdout)
 
     def test_the_first_hour_is_for_the_test_function_alone(self):

@@ -215,6 +215,7 @@ pub(crate) struct Reached {
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
+    pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<RedriveSettings>,
     /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has
     /// one.

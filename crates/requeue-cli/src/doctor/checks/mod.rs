@@ -149,6 +149,8 @@ checks! {
     "target-timeout", target::timeout, "The function waits for the response of its target, and \
         settles the messages afterwards. If it ends before, the target still runs, and its \
         messages are handled again.";
+    "target-concurrency", target::concurrency, "Lambda throttles a target without free \
+        concurrency, and its messages are deferred.";
     "target-permissions", target::permissions, "The function invokes its target with its own \
         role.";
 }
@@ -172,6 +174,8 @@ checks! {
         batch, or during the retries of a throttled invocation, SQS delivers it twice.";
     "retention", queue::retention, "If the retention of a waiting message ends, SQS deletes the \
         message silently, and does not move it to the dead-letter queue.";
+    "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \
+        limit.";
     "max-receive-count", queue::max_receive_count, "Each invocation that is throttled, crashes \
         or runs out of time costs every message of its batch a receive, and with visibility each \
         retry does. An annotated copy uses up the rest of them, after the first 10 with a \

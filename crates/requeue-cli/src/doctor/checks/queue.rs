@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_VISIBILITY, QueueArn};
+use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
 use super::super::facts::RedriveSettings;
@@ -100,6 +100,23 @@ pub(super) fn retention(context: &Context<'_>) -> Checked {
         ),
     };
     at(level, found, [remedy])
+}
+
+pub(super) fn message_size(context: &Context<'_>) -> Checked {
+    let most = context.queue()?.maximum_message_size;
+    let mut found = format!(
+        "MaximumMessageSize is {} bytes, and SQS allows {}",
+        thousands(most),
+        thousands(MAX_BATCH_BYTES)
+    );
+    let arn = &context.source()?.arn;
+    let is_low = most < MAX_BATCH_BYTES as u64 && !context.waits_in_place().unwrap_or(false);
+    let level = if is_low { Level::Warning } else { Level::Ok };
+    if is_low {
+        found += "; SQS refuses a larger copy, so its message waits by its visibility timeout, and \
+                  goes to the dead-letter queue without a reason after maxReceiveCount receives";
+    }
+    at(level, found, [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)])
 }
 
 pub(super) fn max_receive_count(context: &Context<'_>) -> Checked {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
 use futures_util::future::OptionFuture;
-use requeue::queue::QueueArn;
+use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use requeue_aws::{Service, call_query};
 use serde_json::Value;
 
@@ -99,6 +99,7 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
     QueueAttributes {
         visibility: secs(Name::VisibilityTimeout),
         retention: secs(Name::MessageRetentionPeriod),
+        maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
         redrive: text(Name::RedrivePolicy).and_then(|policy| redrive(policy)),
         redrive_allow: match allow["redrivePermission"].as_str() {
             Some("denyAll") => Some(Vec::new()),

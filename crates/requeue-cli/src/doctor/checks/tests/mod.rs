@@ -64,6 +64,7 @@ fn queue(retention: u64) -> QueueAttributes {
     QueueAttributes {
         visibility: secs(380),
         retention: secs(retention),
+        maximum_message_size: 1_048_576,
         redrive: None,
         redrive_allow: None,
         policy: None,
@@ -410,7 +411,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 24);
+    assert_eq!(findings.len(), 25);
 }
 
 #[test]

@@ -39,6 +39,16 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Danger),
     ),
+    ("message-size", |d| d.queue().maximum_message_size = 1_048_575, Some(Warning)),
+    (
+        "message-size",
+        |d| {
+            d.fifo();
+            d.queue().maximum_message_size = 1_048_575;
+        },
+        Some(Fine),
+    ),
+    ("message-size", |_| {}, Some(Fine)),
     ("max-receive-count", |d| d.receives(1), Some(Danger)),
     ("max-receive-count", |d| d.receives(2), Some(Warning)),
     ("max-receive-count", |d| d.receives(4), Some(Warning)),

@@ -55,9 +55,6 @@ pub(super) const ROWS: &[Row] = &[
     ("target", |d| state(d, "Pending", "InProgress"), Some(Warning)),
     ("target", |d| state(d, "Active", "Failed"), Some(Warning)),
     ("target", |d| state(d, "Active", "InProgress"), Some(Unknown)),
-    ("target", |d| invoked(d).reserved_concurrency = Ok(Some(1)), Some(Fine)),
-    ("target", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
-    ("target", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
     ("target-timeout", |_| {}, None),
     // With 5 s to start and 5 s to settle, 50 s are a minute.
     ("target-timeout", |d| properties(d).timeout = secs(50), Some(Fine)),
@@ -71,6 +68,29 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             invoked(d).messages_per_call = 5;
             d.valid().config.limits.concurrency = 1;
+        },
+        Some(Warning),
+    ),
+    ("target-concurrency", |_| {}, None),
+    ("target-concurrency", as_made, Some(Fine)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(10)), Some(Fine)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(9)), Some(Warning)),
+    (
+        "target-concurrency",
+        |d| {
+            provisioned(d, 2);
+            invoked(d).reserved_concurrency = Ok(Some(19));
+        },
+        Some(Warning),
+    ),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = Ok(Some(0)), Some(Danger)),
+    ("target-concurrency", |d| invoked(d).reserved_concurrency = refused(), Some(Unknown)),
+    (
+        // Two calls at a time for each batch.
+        "target-concurrency",
+        |d| {
+            invoked(d).messages_per_call = 5;
+            d.target.as_mut().unwrap().reserved_concurrency = Ok(Some(19));
         },
         Some(Warning),
     ),
@@ -117,7 +137,8 @@ fn a_longer_timeout_leaves_room_for_the_target() {
 #[test]
 fn the_reserved_concurrency_is_of_the_function_and_not_of_its_alias() {
     let mut deployment = good();
-    invoked(&mut deployment).reserved_concurrency = Ok(Some(0));
-    let finding = found(&deployment, "target").unwrap();
-    assert!(finding.diagnosis.remedies[0].ends_with("--function-name charge"), "{finding:#?}");
+    invoked(&mut deployment).reserved_concurrency = Ok(Some(9));
+    let finding = found(&deployment, "target-concurrency").unwrap();
+    let raise = "--function-name charge --reserved-concurrent-executions 10";
+    assert!(finding.diagnosis.remedies[0].ends_with(raise), "{finding:#?}");
 }
