@@ -9,18 +9,16 @@ SOURCE = (ROOT / "src" / "telemetry" / "metrics.rs").read_text()
 CLASSES = {"rate-limit", "quota", "temporary", "non-retryable"}
 
 
-def named(function):
-    """The metrics of one function: counts, and values with their unit."""
-    text = SOURCE.split(f"fn {function}(self)")[1].split("metrics(&counts")
-    counts = re.findall(r'\("(\w+)", self\.counts\.', text[0])
-    values = re.findall(r'\("(\w+)", Unit::(\w+), self\.', text[0] + text[1].split(")]")[0])
-    return {**dict.fromkeys(counts, "Count"), **dict(values)}
-
-
 def read():
     """Each metric with its unit, and whether it is also emitted for each class of failure."""
-    of_class = named("of_class")
-    return {name: (unit, name in of_class) for name, unit in named("of_queue").items()}
+    text = SOURCE.split("fn metrics(self")[1].split("\n    }\n")[0]
+    counts = re.findall(r'\("(\w+)", self\.counts\.', text)
+    values = re.findall(r'\("(\w+)", Unit::(\w+), self\.', text)
+    of_class = re.search(r"if is_of_class \{ \((\d+), (\d+)\) \}", text)
+    most = [int(number) for number in of_class.groups()]
+    units = [*((name, "Count") for name in counts), *values]
+    by_class = {*counts[: most[0]], *(name for name, _ in values[: most[1]])}
+    return {name: (unit, name in by_class) for name, unit in units}
 
 
 METRICS = read()
