@@ -113,7 +113,7 @@ fn the_pages_examples_are_answered_as_it_says() {
             line.strip_prefix("curl -i -d '")?.strip_suffix("' http://127.0.0.1:8080/orders")
         })
         .collect();
-    let (_, statuses) = page.split_once("get the statuses ").unwrap();
+    let (_, statuses) = page.split_once("the statuses ").unwrap();
     let (statuses, _) = statuses.split_once(':').unwrap();
     let statuses: Vec<&str> =
         statuses.split([',', ' ']).filter(|word| word.parse::<u16>().is_ok()).collect();
