@@ -30,14 +30,14 @@ const REASONS: [(FailureClass, &str); 3] = [
         "temporary-reduced-capacity|lock_timeout|RetryableError|jobInternalError|\
         operation_blocked_temporary|overloaded_error",
     ),
-    // Google; GitHub, by the section of its documentation that it points to; a problem type of RFC
-    // 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase
+    // Google, first by its own reason; GitHub, by the section of its documentation that it points to; a
+    // problem type of RFC 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase
     (
         FailureClass::RateLimit,
-        "RESOURCE_EXHAUSTED|about-secondary-rate-limits|secondary-rate-limits|abuse-rate-limits|\
+        "RATE_LIMIT_EXCEEDED|about-secondary-rate-limits|secondary-rate-limits|abuse-rate-limits|\
         abnormal-usage-detected|RATE_LIMITS|RATE_LIMIT_REACHED|rate_limited|\
-        RateLimitError|RATE_LIMIT_EXCEEDED|rate_limit|too_many_requests|throttled|\
-        activityLimitReached|ComplexityException|RESET_PASSWORD_EXCEED_LIMIT",
+        RateLimitError|rate_limit|too_many_requests|throttled|activityLimitReached|\
+        ComplexityException|RESET_PASSWORD_EXCEED_LIMIT|RESOURCE_EXHAUSTED",
     ),
 ];
 
