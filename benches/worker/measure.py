@@ -21,6 +21,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 TOOLS = ROOT / "target/bench-worker"
 REQUEUE = ROOT / "target/release/requeue"
+NODE = ["sqs-consumer@14.2.8", "@aws-sdk/client-sqs@3.1175.0", "undici@7.30.2"]
 MESSAGES = 20_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -28,10 +29,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def install():
     subprocess.run(["cargo", "build", "--locked", "--release", "--package", "requeue-cli"], cwd=ROOT, check=True)
     TOOLS.mkdir(parents=True, exist_ok=True)
-    for file in ["package.json", "consumer.mjs"]:
-        (TOOLS / file).write_text((HERE / file).read_text())
+    (TOOLS / "consumer.mjs").write_text((HERE / "consumer.mjs").read_text())
     if not (TOOLS / "node_modules").exists():
-        subprocess.run(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund"], cwd=TOOLS, check=True)
+        command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--prefix", TOOLS, *NODE]
+        subprocess.run(command, check=True)
     if not (TOOLS / "venv").exists():
         subprocess.run([sys.executable, "-m", "venv", TOOLS / "venv"], check=True)
         subprocess.run([TOOLS / "venv/bin/pip", "install", "--quiet", "boto3==1.44.8"], check=True)
