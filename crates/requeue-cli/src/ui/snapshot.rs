@@ -63,9 +63,10 @@ pub(super) fn tenant(
             _ => None,
         };
     }
-    match &letter.record.attributes.as_ref()?.get(scope)?.value {
-        AttributeValue::Text(text) => Some(text.clone()),
-        AttributeValue::Binary(_) => None,
+    match letter.record.attributes.as_ref()?.get(scope).map(|attribute| &attribute.value) {
+        Some(AttributeValue::Text(text)) => Some(text.clone()),
+        Some(AttributeValue::Binary(_)) => None,
+        None => letter.record.group_id.clone().filter(|_| scope == "MessageGroupId"),
     }
 }
 
@@ -167,4 +168,32 @@ pub(super) fn body(letter: &Letter) -> Value {
         "isCut": text.len() < whole.len(),
         "hasHidden": server::visible(text) != text,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use requeue::queue::Record;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn the_message_group_is_a_tenant_if_the_scope_names_it() {
+        let mut record = Record::default();
+        record.message_id = Some("m-1".to_owned());
+        record.receipt_handle = Some("handle".to_owned());
+        record.body = Some(r#"{"account":7}"#.to_owned());
+        record.attributes = Some(BTreeMap::new());
+        record.group_id = Some("acme".to_owned());
+        let letter = Letter::new(record, Instant::now()).expect("whole");
+        let dead = letter.read();
+        for (scope, expected) in [
+            (None, Some("acme")),
+            (Some("MessageGroupId"), Some("acme")),
+            (Some("/account"), Some("7")),
+            (Some("tenant"), None),
+        ] {
+            assert_eq!(tenant(scope, &letter, &dead).as_deref(), expected, "{scope:?}");
+        }
+    }
 }
