@@ -352,13 +352,14 @@ impl requeue::Observer for Observer {
         let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
         let is_logged = match *event {
             Heard::Settled(outcome) => self.settled(outcome),
-            Heard::CircuitOpened { cause, .. } => {
-                self.downstream().open.get_or_insert_with(Instant::now);
+            Heard::CircuitOpened { cause, is_enforced, .. } => {
+                if is_enforced {
+                    self.downstream().open.get_or_insert_with(Instant::now);
+                }
                 self.tell(|| Event::now(Kind::CircuitOpened, Ids::default()).reason(Some(cause)));
                 true
             }
             Heard::CircuitClosed { .. } => {
-                self.downstream().circuit_closed();
                 self.tell(|| Event::now(Kind::CircuitClosed, Ids::default()));
                 true
             }

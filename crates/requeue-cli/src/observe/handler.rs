@@ -187,10 +187,8 @@ pub(crate) struct Downstream {
     /// No pause is longer.
     pub(crate) max_pause: Duration,
     trouble: Option<DownstreamTrouble>,
-    /// The time since which a circuit is open.
+    /// The time since which a circuit is open, until it is told that none is.
     pub(crate) open: Option<Instant>,
-    /// The circuits that closed and were not shown, with the time that the last one was open.
-    pub(crate) closed: Option<(u64, Duration)>,
 }
 
 struct Cause {
@@ -240,11 +238,6 @@ impl Downstream {
         } else {
             self.unanswered(failure.detail());
         }
-    }
-
-    pub(super) fn circuit_closed(&mut self) {
-        let time = self.open.take().map_or(Duration::ZERO, |since| since.elapsed());
-        self.closed = Some((self.closed.map_or(1, |(count, _)| count + 1), time));
     }
 
     pub(super) fn unanswered(&mut self, cause: &str) {

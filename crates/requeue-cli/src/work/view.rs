@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Mode, Progress, ScopePause, init_logging_to, printable};
+use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to, printable};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
@@ -181,8 +181,11 @@ impl View {
             let rate = rate(&mut growth, self.observer.calls().ended);
             let pauses = started.worker.pauses();
             let figures = self.figures(started, rate, &pauses);
+            let closed = self.closed(&pauses);
             if is_drawn {
-                self.note_closed();
+                if let Some(time) = closed {
+                    terminal::note(&format!("circuit closed after {}", seconds(time)));
+                }
                 self.draw(started, &ending, &figures, &pauses);
             } else {
                 ending.log(self.in_hand(started));
@@ -200,15 +203,16 @@ impl View {
         }
     }
 
-    fn note_closed(&self) {
-        let text = match self.observer.downstream().closed.take() {
-            Some((1, time)) => format!("circuit closed after {}", seconds(time)),
-            Some((count, time)) => {
-                format!("{count} circuits closed, the last one after {}", seconds(time))
-            }
-            None => return,
-        };
-        terminal::note(&text);
+    /// The end of the last open circuit, with the time since the first one opened.
+    fn closed(&self, pauses: &[ScopePause]) -> Option<Duration> {
+        let is_open = pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen);
+        let open = &mut self.observer.downstream().open;
+        if is_open {
+            // Another execution environment may have opened it.
+            open.get_or_insert_with(Instant::now);
+            return None;
+        }
+        open.take().map(|since| since.elapsed())
     }
 
     fn draw(&self, started: &Started, ending: &Ending, figures: &Figures, pauses: &[ScopePause]) {
