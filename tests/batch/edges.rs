@@ -145,17 +145,23 @@ async fn what_found_every_thread_blocked_when_a_worker_ends_is_receivable_at_onc
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let mut world = World::new();
     world.settings.handlers = Some(threads.handle().clone());
-    world.settings.limits.reserve = Duration::from_millis(400);
+    world.settings.limits.reserve = Duration::from_secs(1);
     world.send("blocks").await;
     world.send("waits").await;
     let (handler, release) = blocking();
     let mut settings = WorkerSettings::default();
-    settings.shutdown_timeout = Duration::from_secs(1);
+    settings.shutdown_timeout = Duration::from_secs(4);
     let queue = SqsQueue::new(&world.sqs.client());
     let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings)
         .await
         .unwrap();
-    worker.run(tokio::time::sleep(Duration::from_millis(300))).await;
+    let both_received = async {
+        while world.messages().iter().any(|message| message.state == MessageState::Visible) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    worker.run(both_received).await;
     drop(release);
     threads.shutdown_background();
     let left = world
