@@ -271,12 +271,12 @@ impl Shape for DeadLetters {
     type Value = DeadLetterMode;
 
     fn read(&self, json: &Json<'_>) -> Option<DeadLetterMode> {
-        match json.text()?.as_str() {
+        let mode = json.text().and_then(|text| match text.as_str() {
             "redrive" => Some(DeadLetterMode::Redrive),
             "annotate" => Some(DeadLetterMode::Annotate),
             url => url.parse().ok().map(DeadLetterMode::Direct),
-        }
-        .or_else(|| json.refuse("redrive, annotate, or the URL of the dead-letter queue"))
+        });
+        mode.or_else(|| json.refuse("redrive, annotate, or the URL of the dead-letter queue"))
     }
 
     fn write(&self, mode: &DeadLetterMode) -> Option<Value> {

@@ -11,7 +11,7 @@ use super::super::classes::{self, CLASS};
 use super::super::delays::SETTLING;
 use super::super::keys::{DOCUMENT, ENTRY};
 use super::super::rules::{CONDITIONS, RULE};
-use super::schema::allows;
+use super::schema::{allows, schema};
 use super::{read_all as read, secs};
 use crate::policy::{Backoff, Jitter, RetryPolicy};
 
@@ -405,6 +405,47 @@ proptest! {
                 let between = problems.iter().all(|problem| is_between_values(problem));
                 prop_assert_eq!(by_schema, between, "{} {:#?}", document, problems);
             }
+        }
+    }
+}
+
+/// A document with this value at every place that the schema names, one place in each.
+fn with_everywhere(value: &Value, at: &Value, root: &Value, depth: u8) -> Vec<Value> {
+    let mut documents = vec![value.clone()];
+    if depth == 0 {
+        return documents;
+    }
+    let within = |at: &Value| with_everywhere(value, at, root, depth - 1);
+    if let Some(place) = at["$ref"].as_str().and_then(|place| root.pointer(&place[1..])) {
+        return with_everywhere(value, place, root, depth);
+    }
+    for choice in at["anyOf"].as_array().into_iter().flatten() {
+        documents.extend(within(choice));
+    }
+    for (name, at) in at["properties"].as_object().into_iter().flatten() {
+        documents.extend(within(at).into_iter().map(|inner| json!({ name: inner })));
+    }
+    if at["additionalProperties"].is_object() {
+        let inner = within(&at["additionalProperties"]);
+        documents.extend(inner.into_iter().map(|inner| json!({ "a": inner })));
+    }
+    if at["items"].is_object() {
+        documents.extend(within(&at["items"]).into_iter().map(|inner| json!([inner])));
+    }
+    documents
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_at_every_place() {
+    let schema = schema();
+    for value in [json!(0.5), json!(-1), json!(true), json!(""), json!(null), json!([]), json!({})]
+    {
+        let documents = with_everywhere(&value, &schema, &schema, 9);
+        assert!(documents.len() > 200, "{}", documents.len());
+        for document in documents {
+            let problems = read(&document.to_string()).err().unwrap_or_default();
+            let is_sound = problems.iter().all(|problem| is_between_values(problem));
+            assert_eq!(allows(&document), is_sound, "{document} {problems:#?}");
         }
     }
 }
