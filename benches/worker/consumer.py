@@ -22,7 +22,7 @@ def is_done(message):
 
 
 def receive():
-    sqs = boto3.client("sqs")
+    sqs = boto3.session.Session().client("sqs")
     with ThreadPoolExecutor(10) as pool:
         while True:
             batch = sqs.receive_message(QueueUrl=QUEUE_URL, MaxNumberOfMessages=10, WaitTimeSeconds=20).get("Messages", [])
@@ -32,5 +32,8 @@ def receive():
                 sqs.delete_message_batch(QueueUrl=QUEUE_URL, Entries=entries)
 
 
-for _ in range(4):
-    threading.Thread(target=receive).start()
+receivers = [threading.Thread(target=receive) for _ in range(4)]
+for receiver in receivers:
+    receiver.start()
+for receiver in receivers:
+    receiver.join()

@@ -61,15 +61,16 @@ def drain(worker, fails):
         endpoint = next(line.split("AWS_ENDPOINT_URL_SQS=")[1].split()[0] for line in serve.stdout if "AWS_ENDPOINT_URL_SQS=" in line)
         url = f"http://127.0.0.1:{target.stdout.readline().strip()}/"
         environment = os.environ | {
-            "AWS_ENDPOINT_URL_SQS": endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local",
+            "AWS_ENDPOINT_URL_SQS": endpoint, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local", "TARGET_URL": url, "QUEUE_URL": f"{endpoint}/000000000000/orders",
             "AWS_LAMBDA_LOG_LEVEL": "ERROR",
         }
-        share = 10 if fails else 1
-        for _ in range(share):
-            for body, count in [("ok", MESSAGES // share - (MESSAGES // 100 if fails else 0)), ("fail", MESSAGES // 100 if fails else 0)]:
+        failing = MESSAGES // 100 if fails else 0
+        for _ in range(10):
+            for body, count in [("ok", MESSAGES // 10 - failing), ("fail", failing)]:
                 if count:
-                    subprocess.run([REQUEUE, "send", "--count", str(count), f'{{"{body}": 1}}'], env=environment, check=True, stdout=subprocess.DEVNULL)
+                    command = [REQUEUE, "send", "--count", str(count), f'{{"{body}": 1}}']
+                    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
         commands = {
             "requeue work": [REQUEUE, "work", "orders", "--target-url", url, "--concurrency", "40"],
             "sqs-consumer": ["node", TOOLS / "consumer.mjs"],
@@ -78,6 +79,7 @@ def drain(worker, fails):
         process = subprocess.Popen(commands[worker], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wanted = MESSAGES * 9 // 10 if fails else MESSAGES
         while done(url) == 0:
+            assert process.poll() is None
             time.sleep(0.005)
         began = time.monotonic()
         while done(url) < wanted:
