@@ -188,7 +188,7 @@ pub use lambda::{
     log_panics_by_place, may_be_logged, respond, run, run_bulk, run_with,
 };
 #[doc(hidden)]
-pub use lambda::{init_logging_in_lambda, log_start_error};
+pub use lambda::{init_logging_in_lambda, log_start_error, run_on_this_thread};
 pub use limit::{LimitStatus, TenantStatus};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use observer::{Event, Observer, Observers};

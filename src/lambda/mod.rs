@@ -27,7 +27,9 @@ mod tests;
 
 pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
-pub use start::{init_logging_in_lambda, log_start_error, run, run_bulk, run_with};
+pub use start::{
+    init_logging_in_lambda, log_start_error, run, run_bulk, run_on_this_thread, run_with,
+};
 
 /// The batch response. Lambda deletes all messages but those that are named here.
 ///

@@ -90,6 +90,34 @@ where
     H: Handler<T>,
     T: Body,
 {
+    check(&settings)?;
+    let spare = Spare::if_needed()?;
+    let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
+    let settings = Settings { handlers: Some(handlers), ..settings };
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::from);
+        let served = runtime.and_then(|runtime| runtime.block_on(serve(handler, settings)));
+        // The receiver is gone only if the caller is being torn down.
+        let _ = ended.send(served);
+    })?;
+    end.await.unwrap_or_else(|_| Err(ended_by_panic(&"the thread ended")))
+}
+
+/// As [`run_with`], for a handler that never blocks. It runs on the thread that talks to Lambda, so an
+/// invocation wakes no other thread. Public for `requeue-lambda` alone.
+#[doc(hidden)]
+pub async fn run_on_this_thread<H, T>(handler: H, settings: Settings) -> Result<(), Error>
+where
+    H: Handler<T>,
+    T: Body,
+{
+    check(&settings)?;
+    serve(handler, Settings { handlers: None, ..settings }).await
+}
+
+/// What is to be said before the first invocation.
+fn check(settings: &Settings) -> Result<(), Error> {
     if !config::is_in_lambda() {
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
@@ -100,36 +128,25 @@ where
     if settings.lacks_copies() {
         return Err(InvalidConfig::of(NO_COPIES).into());
     }
-    warn_of_loop_detection(&settings);
-    warn_of_missing_reasons(&settings);
-    let spare = Spare::if_needed()?;
-    let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
-    let needs_event = handler.needs_event();
-    let (ended, end) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
-        let served =
-            Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(
-                |runtime| {
-                    let serving = async move {
-                        let queue = SqsQueue::from_env();
-                        let settings = Settings { handlers: Some(handlers), ..settings };
-                        let processor = BatchProcessor::new(handler, queue, settings);
-                        let served = if needs_event {
-                            let service = service_fn(move |event| with_texts(&processor, event));
-                            lambda_runtime::run_concurrent(service).await
-                        } else {
-                            lambda_runtime::run_concurrent(processor).await
-                        };
-                        served.map_err(ended_by_error)
-                    };
-                    let served = runtime.block_on(AssertUnwindSafe(serving).catch_unwind());
-                    served.unwrap_or_else(|payload| Err(ended_by_panic(&*payload)))
-                },
-            );
-        // The receiver is gone only if the caller is being torn down.
-        let _ = ended.send(served);
-    })?;
-    end.await.unwrap_or_else(|_| Err(ended_by_panic(&"the thread ended")))
+    warn_of_loop_detection(settings);
+    warn_of_missing_reasons(settings);
+    Ok(())
+}
+
+async fn serve<H: Handler<T>, T: Body>(handler: H, settings: Settings) -> Result<(), Error> {
+    let serving = async {
+        let needs_event = handler.needs_event();
+        let processor = BatchProcessor::new(handler, SqsQueue::from_env(), settings);
+        let served = if needs_event {
+            let service = service_fn(move |event| with_texts(&processor, event));
+            lambda_runtime::run_concurrent(service).await
+        } else {
+            lambda_runtime::run_concurrent(processor).await
+        };
+        served.map_err(ended_by_error)
+    };
+    let served = AssertUnwindSafe(serving).catch_unwind().await;
+    served.unwrap_or_else(|payload| Err(ended_by_panic(&*payload)))
 }
 
 /// Functions often share their variables, so these settings are no reason to refuse the start. Only

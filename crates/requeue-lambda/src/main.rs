@@ -19,7 +19,7 @@ Run it on a laptop:   requeue serve --function PATH
 Run without Lambda:   requeue work --queue QUEUE --target-url URL
 Show its settings:    requeue check --settings --function NAME";
 
-#[tokio::main(worker_threads = 2)]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     if answers_an_option() {
         return Ok(());
@@ -27,8 +27,10 @@ async fn main() -> Result<(), Error> {
     // Fetching logs the version of each stored text.
     requeue::init_logging_in_lambda();
     match start().await.inspect_err(|error| requeue::log_start_error(error))? {
-        (Target::Url(target), settings) => requeue::run_with(*target, settings).await,
-        (Target::Function(target), settings) => requeue::run_with(bulk(*target), settings).await,
+        (Target::Url(target), settings) => requeue::run_on_this_thread(*target, settings).await,
+        (Target::Function(target), settings) => {
+            requeue::run_on_this_thread(bulk(*target), settings).await
+        }
     }
 }
 
