@@ -38,21 +38,21 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | the keys in `docs/reference/policy.md` | the preset `standard` |
+    /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | `docs/reference/policy.md` | the preset `standard` |
     /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
     /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | 0.001 to 5,400 | 30 |
     /// | `REQUEUE_RESERVE_SECONDS` | Time to settle at the end of an invocation, at most a quarter of the invocation. | 0.001 to 5,400 | 5 |
     /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits: in a copy, or by its visibility timeout. | `copy`, `visibility` | `copy` |
-    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object. With `never`, such a message waits by its visibility timeout, for `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
+    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object. With `never`, such a message waits by its visibility timeout, and has `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their message. | `on`, `off` | `on` |
-    /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. The list must name this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`), or an account's number | none: every sender |
-    /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue: SQS moves it, SQS moves a copy with the reason, or the function sends that copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
+    /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. Include this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`), or an account's number | none: every sender |
+    /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue. `redrive`: SQS moves it; `annotate`: SQS moves a copy with the reason; `direct`: Requeue sends this copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |
     /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | URL of the dead-letter queue. Only `direct` needs it. | an SQS URL | none |
     /// | `REQUEUE_DETAIL_TEXT` | Whether dead letters with a reason have up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
     /// | `REQUEUE_MODE` | With `report`, for emergencies, Requeue only classifies and logs failures. Each message then has `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
-    /// | `REQUEUE_TABLE` | DynamoDB table of all execution environments: for a rate limit, a pause and a circuit, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: each keeps its own |
-    /// | `REQUEUE_NAMESPACE` | Part of each item's key, so several functions can use one table. | 1 to 255 characters | the function's name; empty elsewhere |
-    /// | `REQUEUE_MAX_ENVIRONMENTS` | Most execution environments at a time. While the table does not respond, each may make `limit` divided by this number of calls. | 1 to 100,000 | 1,000 |
+    /// | `REQUEUE_TABLE` | DynamoDB table that all execution environments share: for a rate limit, a pause and a circuit, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: nothing is shared |
+    /// | `REQUEUE_NAMESPACE` | Part of each item's key in the table, so several functions can share it. | 1 to 255 characters | the function's name; empty elsewhere |
+    /// | `REQUEUE_MAX_ENVIRONMENTS` | Most execution environments at a time, which divide a rate limit while the table does not respond. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The metrics' dimension `Service`. | 1 to 255 printable ASCII characters, not all blank, no colon first | the function's name; `requeue` elsewhere |
     /// | `REQUEUE_RECURSIVE_LOOP` | Value of the function's property `RecursiveLoop`. | `Allow`, `Terminate` | `Terminate` |

@@ -30,6 +30,9 @@ const LONGEST: u64 = 30 * 86_400;
                         the queue, so their retention goes on. A message of a FIFO queue asks again \
                         every 15 min, and each time uses a receive. There is no list of paused keys: the \
                         table has no index of them, and a list would read all of it.\n\n\
+                        A tenant without a weight is shown by a hash: digits 5 to 8 of the output of \
+                        printf 'text acme' | sha256sum, or for the number 7, of \
+                        printf 'number 7' | sha256sum.\n\n\
                         Permissions: dynamodb:GetItem and dynamodb:UpdateItem on the table; with \
                         --function, lambda:GetFunctionConfiguration.\n\n\
                         Exit status: 0; 1 if the function, the policy or the table cannot be \

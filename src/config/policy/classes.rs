@@ -69,7 +69,7 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     default: Entry::default,
     keys: keys! { Entry:
         "baseDelay", Placed(DELAY) => base,
-            "First delay in seconds; not beside a list.";
+            "First delay in seconds; not beside a list of delays.";
         "maxDelay", Placed(DELAY) => max_delay,
             "Longest delay in seconds.";
         "multiplier", Placed(FACTOR) => multiplier,
@@ -81,7 +81,7 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
         "maxRetries", Maybe(COPIES) => max_retries,
             "Most retries for failures of this class. The document's maxRetries also applies.";
         "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
-            "As in the document, whose value it replaces.";
+            "As in the document; replaces its value.";
     },
 };
 

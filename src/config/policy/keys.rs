@@ -109,7 +109,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
         "Growth of an exponential delay.";
     "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
-        "Longest delay of a class without maxDelay. It bounds no list.";
+        "Longest delay of a class without maxDelay; a list may exceed it.";
     "backoff", Placed(Backoffs) => globals.backoff,
         "Growth of the delays from baseDelay: a word, or a list whose last delay repeats.";
     "jitter", Placed(Jitters) => globals.jitter,
@@ -119,7 +119,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
         "Time after the first receive in which Requeue retries.";
     "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-        "Longest delay that a failure may name (Retry-After).";
+        "Longest delay that a failure may name (Retry-After); Requeue cuts others to it.";
     "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
         "Time after the first send at which Requeue dead-letters a message without a call.";
     "maxDeferrals", COPIES => policy.max_deferrals,
@@ -127,17 +127,17 @@ const POLICY: Keys<Document> = keys! { Document:
     "maxDeferralSeconds", DELAY => policy.max_deferral,
         "Longest deferral; jitter can double it. Default: 60.";
     "maxPostponements", COPIES => policy.max_postponements,
-        "Most postponements by the handler in a row. Default: 1000.";
+        "Most postponements by the handler in a row; then Requeue dead-letters the message. Default: 1000.";
     "maxPauseSeconds", PAUSES => policy.max_pause,
         "Longest pause after a failure that names a delay; then one message probes. Default: 60.";
     "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
         "When Requeue stops calling a failing service.";
     "rateLimit", Maybe(Limit) => limited,
-        "Limit for the calls of a scope. Other messages wait without using a retry.";
+        "Limit for the calls of a scope. Further messages wait without using a retry.";
     "limits", Maybe(LimitList) => limits,
-        "Several rate limits: one of all messages, and up to two with a key; not beside rateLimit.";
+        "Several rate limits: one for all messages, and up to two with a key; not beside rateLimit.";
     "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
-        "Calls the handler once for each event; needs REQUEUE_TABLE.";
+        "Requeue calls the handler once for each event. Needs REQUEUE_TABLE.";
     "errorConfigs", Entries => entries,
         "Delays and budgets of classes.";
     "rules", Maybe(RuleList) => rules,
@@ -155,7 +155,7 @@ const OF_ALL: Keys<Document> = keys! { Document:
     "receiveCalls", Calls::Receiving => policy.receive_calls,
         "A worker's repeats of a failed receive.";
     "queues", Queues => queues,
-        "Policies of single queues, by queue name. A missing key has the preset's value, not the document's. Without rules, timeoutSeconds, concurrency or deadLetter, a queue has those of all queues.";
+        "Policies of single queues, by queue name. A missing key has the preset's value, not the document's; only rules come from the document.";
 };
 
 /// The other keys of the entry of one queue. Those of the document count for the whole process.
@@ -182,7 +182,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
         "threshold", FAILURES => threshold,
-            "Failures in a row, of as many messages of a scope, that open the circuit. Default: 5.";
+            "The circuit of a scope opens after so many failures in a row, of as many different messages. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
             "Longest time without a probe while the circuit is open. Default: 30.";
     },
@@ -199,11 +199,11 @@ const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     default: Idempotency::default,
     keys: keys! { Idempotency:
         "key", Maybe(Pointer) => key,
-            "Place of the event's name in the body. Without one, the id of the first delivery counts.";
+            "Place of the event's name in the body. Without key, the id of the first delivery counts.";
         "keepSeconds", KEEP => keep,
-            "How long a successful event counts as done. Default: 1209600, 14 days.";
+            "How long an event counts as done after its success. Default: 1209600, 14 days.";
         "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
-            "If the table does not respond: call, even twice, or defer. Default: call.";
+            "If the table does not respond, Requeue calls the handler, even twice, or defers the message. Default: call.";
     },
 };
 

@@ -75,23 +75,23 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
     },
     keys: keys! { Limited:
         "key", Maybe(Place) => key,
-            "Place of a value, such as a tenant, that has this limit for itself.";
+            "Place of a value, such as a tenant: each value has this limit for itself.";
         "limit", CALLS => limit.limit,
             "Calls in each period. Required.";
         "periodSeconds", PERIOD => limit.period,
-            "The period. Default: 1.";
+            "Length of a period. Default: 1.";
         "burst", CALLS => limit.burst,
             "Calls at once after a time without calls. Default: 1.";
         "maxReservationSeconds", SLOT_WAIT => limit.max_reservation,
-            "Longest wait for a call inside the function. Default: 2.";
+            "Longest wait inside the function until a call. Default: 2.";
         "adaptive", Flag => limit.adaptive,
-            "Whether refused calls lower the limit, to a tenth at least. Default: false.";
+            "Whether refused calls lower the limit, down to a tenth. Default: false.";
         "headers", Flag => limit.headers,
             "Whether rate-limit headers of successful responses slow calls down. Default: false.";
         "units", Maybe(Place) => units,
             "Place of a message's units, which count instead of calls.";
         "fairBy", Maybe(Place) => fair_by,
-            "Place of a message's tenant: waiting tenants share the limit.";
+            "Place of a message's tenant. Waiting tenants share the limit.";
         "weights", Maybe(Weights) => weights,
             "Shares of single tenants. Default: 1.";
     },

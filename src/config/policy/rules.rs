@@ -59,7 +59,7 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
         "class", OUTCOMES => effect.class,
             "The failure's class.";
         "delaySeconds", Maybe(RULED) => effect.delay,
-            "Replaces all other delays; not with non-retryable.";
+            "Delay that replaces all others; not with non-retryable.";
         "reason", Maybe(Label) => effect.reason,
             "The failure's name in logs and dead letters, such as outdated-fare. Default: by rules[0], counted from 0.";
     },
@@ -72,7 +72,7 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
         "status", Many(Status) => statuses,
             "The response's status. 200 and 2xx need another condition.";
         "code", Many(Code) => codes,
-            "A code in the response's JSON, of an AWS or gRPC error, or an exception's type.";
+            "A code in the response's JSON or of an AWS or gRPC error, or the type of an exception.";
         "header", Header => headers,
             "Response headers: true for any value, or the value in any case.";
         "words", Many(Phrases) => words,
