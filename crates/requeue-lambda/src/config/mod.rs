@@ -26,17 +26,17 @@ mod tests;
 /// | `REQUEUE_MESSAGES_PER_CALL` | Most messages in one invocation of the target function. | 1 to 10,000 | 10 |
 /// | `REQUEUE_ALLOW_HTTP` | Allows `http` to any host, also in `--target-url`. | `true`, `false` | `false` |
 /// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows targets that Requeue refuses, also in `--target-url`. | `true`, `false` | `false` |
-/// | `REQUEUE_METHOD` | HTTP method of each request. | `POST`, `PUT`, `PATCH` | `POST` |
+/// | `REQUEUE_METHOD` | HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
 /// | `REQUEUE_HEADERS` | Headers of every request, such as `{"Authorization": "Bearer …"}`, never printed. | JSON object of texts, with words or ARNs of secrets; no header that Requeue or HTTP sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers: `tenant=X-Tenant, trace=X-Trace`. If a value does not fit into a header, the message is non-retryable. | `attribute=header`, of types `String` and `Number` | none |
-/// | `REQUEUE_SCOPE` | Messages with the same value at this place share pause, circuit and rate limit. | a message attribute: `tenant`; `MessageGroupId`; a JSON pointer into the body: `/account/id` | all messages |
+/// | `REQUEUE_SCOPE` | Messages with the same value at this place share pause, circuit and rate limit. | a message attribute: `tenant`; `MessageGroupId`; a JSON pointer into the body: `/account/id` | all messages in one scope |
 /// | `REQUEUE_SIGNING_SECRET` | Signs requests by Standard Webhooks. Two secrets, separated by a space, give two signatures. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret | none |
 /// | `REQUEUE_CLIENT_CERTIFICATE` | Certificate for mutual TLS, then its intermediate certificates. | PEM, or the ARN of a secret | none |
-/// | `REQUEUE_CLIENT_KEY` | Private key of `REQUEUE_CLIENT_CERTIFICATE`. | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret | none |
+/// | `REQUEUE_CLIENT_KEY` | Private key of `REQUEUE_CLIENT_CERTIFICATE`. | unencrypted PEM (PKCS #8, PKCS #1, SEC 1), or the ARN of a secret | none |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | Longest time to connect, TLS included. | 0.001 to 5,400 | 5 |
 /// | `REQUEUE_READ_TIMEOUT_SECONDS` | Longest wait for the head of a response. | 0.001 to 5,400 | the rest of `REQUEUE_TIMEOUT_SECONDS` |
-/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target's time (Node 5 s, nginx 75 s, Application Load Balancer 60 s). | 0.001 to 5,400 | 4 |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | How long Requeue keeps an unused connection. Set less than the target's time (Node 5 s, nginx 75 s, ALB 60 s). | 0.001 to 5,400 | 4 |
 /// | `REQUEUE_HTTP_VERSION` | `auto`: the best version that the target offers; `1.1`: only HTTP/1.1. | `auto`, `1.1` | `auto` |
 ///
 /// Read from the environment as well, by [`load`](Self::load), are `HTTPS_PROXY` and `NO_PROXY` as
