@@ -51,7 +51,7 @@ impl Settings {
     /// | `REQUEUE_DETAIL_TEXT` | Whether dead letters with a reason have up to 256 scrubbed bytes of the response's error message. | `on`, `off` | `off` |
     /// | `REQUEUE_MODE` | With `report`, for emergencies, Requeue only classifies and logs failures. Each message then has `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
     /// | `REQUEUE_TABLE` | DynamoDB table that all execution environments share: for a rate limit, a pause and a circuit, `idempotency`, and with `direct` exact attempts. The library needs the feature `table`. | name or ARN; the only key is the string `id` | none: nothing is shared |
-    /// | `REQUEUE_NAMESPACE` | Part of each item's key in the table, so several functions can share it. | 1 to 255 characters | the function's name; empty elsewhere |
+    /// | `REQUEUE_NAMESPACE` | Part of each item's key in the table, so several functions can share the table. | 1 to 255 characters | the function's name; empty elsewhere |
     /// | `REQUEUE_MAX_ENVIRONMENTS` | Most execution environments at a time, which divide a rate limit while the table does not respond. | 1 to 100,000 | 1,000 |
     /// | `REQUEUE_METRICS` | Whether each batch writes its metrics. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
     /// | `REQUEUE_SERVICE` | The metrics' dimension `Service`. | 1 to 255 printable ASCII characters, not all blank, no colon first | the function's name; `requeue` elsewhere |

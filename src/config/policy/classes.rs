@@ -73,7 +73,7 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
         "maxDelay", Placed(DELAY) => max_delay,
             "Longest delay in seconds.";
         "multiplier", Placed(FACTOR) => multiplier,
-            "Growth of an exponential delay; not beside another backoff.";
+            "Growth factor of exponential delays; not beside another backoff.";
         "backoff", Placed(Backoffs) => backoff,
             "As in the document.";
         "jitter", Placed(Jitters) => jitter,

@@ -128,7 +128,7 @@ macro_rules! call_keys {
                 "baseDelay", Maybe(PAUSE) => base, $base;
                 "maxDelay", Maybe(PAUSE) => max_delay, $longest;
                 "multiplier", Maybe(FACTOR) => multiplier,
-                    "Growth of the pause. Default: 2.";
+                    "Growth factor of pauses. Default: 2.";
                 "jitter", Maybe(Jitters) => jitter, $jitter;
             },
         }

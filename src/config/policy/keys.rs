@@ -107,7 +107,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "maxRetries", COPIES => policy.max_retries,
         "Most retries of a message, of all classes together.";
     "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
-        "Growth of an exponential delay.";
+        "Growth factor of exponential delays.";
     "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
         "Longest delay of a class without maxDelay; a list may exceed it.";
     "backoff", Placed(Backoffs) => globals.backoff,
