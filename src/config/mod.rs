@@ -38,7 +38,7 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | `docs/reference/policy.md` | the preset `standard` |
+    /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | keys of `docs/reference/policy.md` | the preset `standard` |
     /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
     /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | 0.001 to 5,400 | 30 |
     /// | `REQUEUE_RESERVE_SECONDS` | Time to settle at the end of an invocation, at most a quarter of the invocation. | 0.001 to 5,400 | 5 |
