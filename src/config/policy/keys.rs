@@ -133,7 +133,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
         "When Requeue stops calling a failing service.";
     "rateLimit", Maybe(Limit) => limited,
-        "Limit for the calls of a scope. Further messages wait without using a retry.";
+        "Limit for the calls of a scope. With copy, a message that waits uses no retry.";
     "limits", Maybe(LimitList) => limits,
         "Several rate limits: one for all messages, and up to two with a key; not beside rateLimit.";
     "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
