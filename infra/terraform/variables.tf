@@ -136,7 +136,7 @@ variable "client_key" {
 }
 
 variable "secret_arns" {
-  description = "ARNs of the secrets that settings name, including the final hyphen and six characters."
+  description = "ARN of each secret that a setting refers to, with the final hyphen and six characters, without :json-key:version-stage:version-id."
   type        = list(string)
   default     = []
   nullable    = false
@@ -147,7 +147,7 @@ variable "secret_arns" {
 }
 
 variable "parameter_arns" {
-  description = "ARNs of the SSM parameters that settings name, without :version or :label."
+  description = "ARN of each SSM parameter that a setting refers to. Leave out :version or :label here, even if the setting has it."
   type        = list(string)
   default     = []
   nullable    = false

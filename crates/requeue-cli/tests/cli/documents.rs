@@ -393,7 +393,7 @@ fn the_figures_of_a_flood_are_those_of_the_command() {
     let figures: Value = serde_json::from_str(&figures).unwrap();
     for (row, name, factor, digits, unit) in [
         ("longest wait of another tenant", "longestWaitOfOtherTenantsSeconds", 1.0, 1, " s"),
-        ("of 99 % of their messages", "waitOf99PercentOfOtherTenantsSeconds", 1.0, 1, " s"),
+        ("this wait for 99 % of messages", "waitOf99PercentOfOtherTenantsSeconds", 1.0, 1, " s"),
         ("deferrals for each message of the backlog", "deferralsPerMessageOfBacklog", 1.0, 2, ""),
         ("throughput, in % of the limit", "throughputOfLimit", 100.0, 1, ""),
         ("requests to SQS for each message", "sqsRequestsPerMessage", 1.0, 2, ""),

@@ -274,7 +274,11 @@ fn the_limits_are_those_of_the_code() {
         ("src/queue/mod.rs", "from_secs(300 + 60)", "less 1,260 s"),
         ("src/queue/mod.rs", "RECEIVED_BEFORE.as_secs() - 15 * 60)", "41,940 s"),
         ("src/queue/mod.rs", "Duration::from_hours(14 * 24)", "14 days"),
-        ("src/delivery.rs", "MAX_COPIES_IN_ROW: u32 = 10;", "`RecursiveLoop=Terminate` | 10 |"),
+        (
+            "src/delivery.rs",
+            "MAX_COPIES_IN_ROW: u32 = 10;",
+            "`REQUEUE_RECURSIVE_LOOP=Terminate` | 10, since",
+        ),
         (
             "src/lambda/mod.rs",
             "const LONGEST_RUN: Duration = Duration::from_secs(5_400)",
