@@ -34,7 +34,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("concepts/retry-policy.md", 1_200, ByHand),
     ("concepts/strategies.md", 470, ByHand),
     ("operate/cost.md", 930, ByHand),
-    ("operate/dead-letter-tools.md", 2_050, ByHand),
+    ("operate/dead-letter-tools.md", 2_130, ByHand),
     ("operate/deploy.md", 2_520, ByHand),
     ("operate/doctor.md", 750, ByHand),
     ("operate/first-hour.md", 1_400, ByHand),
