@@ -149,7 +149,7 @@ words! {
         NotDue = "not-due",
         /// The handler asked for a later time without having failed.
         Postponed = "postponed",
-        /// Its downstream service asked for a pause, or throttles every call.
+        /// A failure named a delay, an operator paused the calls, or the service throttles every call.
         Paused = "paused",
         /// Its downstream service kept failing. It was not called, or its call failed as those before it.
         CircuitOpen = "circuit-open",

@@ -36,7 +36,7 @@ const MAX_ENVIRONMENTS: u32 = 100_000;
 impl Settings {
     /// Reads the environment of this process.
     ///
-    /// | variable | meaning | unit, bounds | default |
+    /// | variable | meaning | values | default |
     /// |---|---|---|---|
     /// | `REQUEUE_POLICY` | The policy document, or the path of its file. `requeue-lambda` also takes an ARN. | keys of `docs/reference/policy.md` | the preset `standard` |
     /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |

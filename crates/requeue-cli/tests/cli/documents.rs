@@ -71,24 +71,22 @@ fn requests(class: &Value, company: &str, what: &str) -> f64 {
 
 #[test]
 fn the_costs_of_a_retry_are_those_of_the_schedule() {
-    let costs = |what, digits: usize| {
+    let costs = |company, what, digits: usize| {
         let of = |strategy| {
             let [retried, not] =
                 ["rate-limit", "non-retryable"].map(|name| class(strategy, "direct", name));
-            let one =
-                |company| (requests(&retried, company, what) - requests(&not, company, what)) / 5.0;
-            format!("{:.digits$}; {:.*}", one("alone"), digits.max(1), one("batched"))
+            (requests(&retried, company, what) - requests(&not, company, what)) / 5.0
         };
-        format!("{} | {}", of("copy"), of("visibility"))
+        format!("{:.digits$} | {:.digits$}", of("copy"), of("visibility"))
     };
-    says(&format!(
-        "| SQS requests for one retry; of a message among ten | {} |",
-        costs("billedRequests", 0)
-    ));
-    says(&format!(
-        "| $ for a million retries; among ten | {} |",
-        costs("usdPerMillionMessages", 2)
-    ));
+    for (row, company, what, digits) in [
+        ("SQS requests for a single retry", "alone", "billedRequests", 0),
+        ("SQS requests for each of ten retries in a batch", "batched", "billedRequests", 1),
+        ("$ for a million single retries", "alone", "usdPerMillionMessages", 2),
+        ("$ for a million retries, ten in a batch", "batched", "usdPerMillionMessages", 2),
+    ] {
+        says(&format!("| {row} | {} |", costs(company, what, digits)));
+    }
 }
 
 #[test]
@@ -108,16 +106,25 @@ fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
         let arrival =
             |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();
         assert_eq!(row(strategy, &arrival), "3600 | 10 | 0");
-        let all = |class: &Value| {
-            let of = |company| requests(class, company, "billedRequests");
-            format!("{}; {:.1}", of("alone"), of("batched"))
-        };
-        says(&format!("| SQS requests; among ten | {} |", row(strategy, &all)));
-        let money = |class: &Value| {
-            let of = |company| requests(class, company, "usdPerMillionMessages");
-            format!("{:.2}; {:.2}", of("alone"), of("batched"))
-        };
-        says(&format!("| $ for a million; among ten | {} |", row(strategy, &money)));
+        for (label, company, what, digits) in [
+            ("SQS requests for a message that fails alone", "alone", "billedRequests", 0),
+            (
+                "SQS requests for each of ten messages that fail together",
+                "batched",
+                "billedRequests",
+                1,
+            ),
+            ("$ for a million messages that fail alone", "alone", "usdPerMillionMessages", 2),
+            (
+                "$ for a million messages that fail ten at a time",
+                "batched",
+                "usdPerMillionMessages",
+                2,
+            ),
+        ] {
+            let cell = |class: &Value| format!("{:.digits$}", requests(class, company, what));
+            says(&format!("| {label} | {} |", row(strategy, &cell)));
+        }
     }
     says(
         "| in the dead-letter queue | after 10 visibility timeouts (1 h) | after 10 s | at once |",
@@ -393,7 +400,13 @@ fn the_figures_of_a_flood_are_those_of_the_command() {
     let figures: Value = serde_json::from_str(&figures).unwrap();
     for (row, name, factor, digits, unit) in [
         ("longest wait of another tenant", "longestWaitOfOtherTenantsSeconds", 1.0, 1, " s"),
-        ("this wait for 99 % of messages", "waitOf99PercentOfOtherTenantsSeconds", 1.0, 1, " s"),
+        (
+            "longest wait of another tenant, without the slowest 1 %",
+            "waitOf99PercentOfOtherTenantsSeconds",
+            1.0,
+            1,
+            " s",
+        ),
         ("deferrals for each message of the backlog", "deferralsPerMessageOfBacklog", 1.0, 2, ""),
         ("throughput, in % of the limit", "throughputOfLimit", 100.0, 1, ""),
         ("requests to SQS for each message", "sqsRequestsPerMessage", 1.0, 2, ""),

@@ -19,7 +19,7 @@ mod tests;
 ///
 /// Those of [`Settings::from_env`], and these:
 ///
-/// | variable | meaning | unit, bounds | default |
+/// | variable | meaning | values | default |
 /// |---|---|---|---|
 /// | `REQUEUE_TARGET_URL` | URL to which Requeue sends each message. | `https` URL; `http` to a loopback host | none |
 /// | `REQUEUE_TARGET_FUNCTION` | The function to invoke. | name, `name:alias`, `name:version` or ARN | none |

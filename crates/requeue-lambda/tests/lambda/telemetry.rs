@@ -134,9 +134,10 @@ async fn logged(answer: &str) -> [usize; 2] {
 #[tokio::test]
 async fn a_batch_logs_as_much_as_its_costs_are_reckoned_from() {
     let page = include_str!("../../../../docs/operate/cost.md");
-    for (answer, row) in
-        [("ok", "| log, ten that complete |"), ("rate-limit", "| log, ten that are retried |")]
-    {
+    for (answer, row) in [
+        ("ok", "| log of ten messages that complete |"),
+        ("rate-limit", "| log of ten messages that are retried |"),
+    ] {
         let [metrics, all] = logged(answer).await;
         println!("{row} {metrics} of metrics | {all} in all |");
         let stated = page
