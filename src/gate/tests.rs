@@ -246,7 +246,7 @@ fn the_page_on_protection_has_the_numbers_of_the_code() {
         |of| row_that_opens(breaker.threshold, of).map_or_else(String::new, |n| n.to_string());
     for (first, second) in [
         ("all of its last 128 calls", opens(1)),
-        ("half of them", opens(2)),
+        ("half of its last 128 calls", opens(2)),
         ("a tenth or less", opens(50)),
     ] {
         let row = format!("| {first} | {second} ");
