@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -217,7 +217,9 @@ async fn delivered(table: &mut Table) {
 async fn invoked(table: &mut Table) {
     let sqs = Sqs::start(Duration::ZERO).await;
     for (delay, count) in [(0, 10), (100, 1_000)] {
-        let lambda = http::Server::start(move |_| async move {
+        let lambda = http::Server::start(move |request: Request<Incoming>| async move {
+            // A server that does not read the event closes the connection.
+            request.into_body().collect().await.unwrap();
             // Even a sleep of 0 ms ends with the next tick of the runtime's clock, 1 ms or 2 ms later.
             if delay > 0 {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
