@@ -4,49 +4,16 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use requeue_sqs::digest;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::Message;
 use crate::clock::epoch_millis;
-use crate::queue::{Attribute, AttributeValue};
 use crate::trace;
 
 /// The members of a JSON object, with their values as they came.
 type RecordMembers = BTreeMap<String, Box<RawValue>>;
-
-/// A message attribute as events have it. Source: Lambda developer guide, "Using Lambda with Amazon
-/// SQS", the example of an event.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EventAttribute<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    string_value: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    binary_value: Option<String>,
-    string_list_values: [&'a str; 0],
-    binary_list_values: [&'a str; 0],
-    data_type: &'a str,
-}
-
-impl<'a> From<&'a Attribute> for EventAttribute<'a> {
-    fn from(attribute: &'a Attribute) -> Self {
-        let (string_value, binary_value) = match &attribute.value {
-            AttributeValue::Text(text) => (Some(text.as_str()), None),
-            AttributeValue::Binary(bytes) => (None, Some(BASE64.encode(bytes))),
-        };
-        Self {
-            string_value,
-            binary_value,
-            string_list_values: [],
-            binary_list_values: [],
-            data_type: &attribute.data_type,
-        }
-    }
-}
 
 pub(super) fn write<T>(message: &Message<T>) -> String {
     let delivery = &message.delivery;
@@ -84,9 +51,7 @@ pub(super) fn write<T>(message: &Message<T>) -> String {
     add(&mut record, "md5OfBody", || digest::of_body(delivery.payload()));
     add(&mut record, "messageAttributes", || {
         let attributes = message.attributes().iter();
-        attributes
-            .map(|(name, attribute)| (name, EventAttribute::from(attribute)))
-            .collect::<BTreeMap<_, _>>()
+        attributes.map(|(name, attribute)| (name, attribute.in_event())).collect::<BTreeMap<_, _>>()
     });
     add(&mut record, "eventSource", || "aws:sqs");
     if let Some(queue) = message.queue() {
@@ -129,7 +94,7 @@ mod tests {
     use crate::clock::from_epoch_millis;
     use crate::delivery::{Decoder, Delivery};
     use crate::message::Raw;
-    use crate::queue::Record;
+    use crate::queue::{Attribute, AttributeValue, Record};
 
     fn message(record: Record, max_retries: u32) -> Message {
         let received = from_epoch_millis(1_778_580_100_000);

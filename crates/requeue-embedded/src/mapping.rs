@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
 use crate::engine::digest;
 use crate::{Delivered, EmbeddedSqs, SqsError};
-use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
+use requeue_sqs::{MAX_BATCH_ENTRIES, QueueArn};
 
 /// The most messages of a batch, and of one from a FIFO queue. Source: Lambda developer guide,
 /// "Configuring scaling behavior for SQS event source mappings".
@@ -132,7 +130,7 @@ fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
     let attributes: Map<String, Value> = message
         .attributes
         .iter()
-        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)))
+        .map(|(name, attribute)| (name.clone(), attribute.in_event()))
         .collect();
     let mut record = json!({
         "messageId": message.id,
@@ -149,19 +147,6 @@ fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
         record["md5OfMessageAttributes"] = digest.into();
     }
     record
-}
-
-fn attribute_value(attribute: &Attribute) -> Value {
-    let (name, value) = match &attribute.value {
-        AttributeValue::Text(text) => ("stringValue", text.clone()),
-        AttributeValue::Binary(bytes) => ("binaryValue", BASE64.encode(bytes)),
-    };
-    json!({
-        name: value,
-        "stringListValues": [],
-        "binaryListValues": [],
-        "dataType": attribute.data_type,
-    })
 }
 
 /// The ids that Lambda leaves in the queue. Source: Lambda developer guide, "Handling errors for an

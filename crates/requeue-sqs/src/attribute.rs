@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
 /// A message attribute. SQS gives it a type and a value and nothing else, so write it as a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
@@ -26,6 +30,23 @@ impl Attribute {
             AttributeValue::Text(text) => Some(text),
             AttributeValue::Binary(_) => None,
         }
+    }
+
+    /// The attribute as Lambda's events have it. Source: Lambda developer guide, "Using Lambda with
+    /// Amazon SQS", the example of an event.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_event(&self) -> Value {
+        let (name, value) = match &self.value {
+            AttributeValue::Text(text) => ("stringValue", text.clone()),
+            AttributeValue::Binary(bytes) => ("binaryValue", BASE64_STANDARD.encode(bytes)),
+        };
+        json!({
+            name: value,
+            "stringListValues": [],
+            "binaryListValues": [],
+            "dataType": self.data_type,
+        })
     }
 
     /// The bytes that SQS counts, without the name.
