@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
-use requeue::embedded::{EventSourceMapping, Fault, InFlight};
+use requeue::embedded::{EventSourceMapping, Fault};
 use requeue::queue::QueueArn;
-use requeue::{DeadLetterMode, Failure, Message, QueueSettings};
+use requeue::{DeadLetterMode, Failure, Message, QueueSettings, Record};
 use tokio::time::Instant;
 
 use crate::world::{
@@ -143,8 +143,10 @@ async fn log_lines_name_the_queue_of_their_messages() {
 /// Ten thousand messages that can be received now.
 async fn fill(world: &World) {
     for at in 0..10_000 {
-        let message = InFlight::new(format!("id-{at}"), format!("handle-{at}"), "{}");
-        world.sqs.put_in_flight(&world.queue, message).unwrap();
+        let mut record = Record::default();
+        record.message_id = Some(format!("id-{at}"));
+        record.receipt_handle = Some(format!("handle-{at}"));
+        world.sqs.put_in_flight(&world.queue, record).unwrap();
     }
     tokio::time::sleep(VISIBILITY).await;
 }

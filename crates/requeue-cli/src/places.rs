@@ -2,10 +2,9 @@
 //! invocation. Each message is read once, because a batch may have ten thousand.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use requeue::embedded::{EmbeddedSqs, InFlight, MessageState, MessageView};
+use requeue::embedded::{EmbeddedSqs, MessageState, MessageView};
 use requeue::queue::QueueArn;
 use requeue::{Clock, DeadLetter, DeadLetterMode, Record, Settings};
 
@@ -40,22 +39,12 @@ impl Embedded {
                     sqs.create_queue(dead_letters.name(), [])?;
                 }
             }
-            let (Some(id), Some(handle), Some(body)) =
-                (&record.message_id, &record.receipt_handle, &record.body)
-            else {
-                continue;
-            };
-            if !ids.insert((queue, id)) {
-                // The same message, delivered twice.
-                continue;
+            let Some(id) = &record.message_id else { continue };
+            let is_whole = record.receipt_handle.is_some() && record.body.is_some();
+            // The same message may be delivered twice.
+            if is_whole && ids.insert((queue, id)) {
+                sqs.put_in_flight(queue, record.clone())?;
             }
-            let mut message = InFlight::new(id, handle, body);
-            message.attributes = Arc::new(record.attributes.clone().unwrap_or_default());
-            message.receive_count = record.receive_count.unwrap_or(1);
-            message.sent = record.sent;
-            message.first_received = record.first_received;
-            message.group_id.clone_from(&record.group_id);
-            sqs.put_in_flight(queue, message)?;
         }
         Ok(Self { sqs, clock, queues })
     }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use requeue_sqs::{
     CallError, Clock, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn,
@@ -11,10 +11,11 @@ use requeue_sqs::{
 
 use crate::engine::Receive;
 use crate::engine::batch::{self, Entry, EntryResult, ReadEntry};
-use crate::engine::message::Draft;
+use crate::engine::message::{Draft, Message, Received};
 use crate::exchange::Untransmitted;
 use crate::fault::EntryFault;
-use crate::{Delivered, EmbeddedSqs, SqsError};
+use crate::view::SENDER_ID;
+use crate::{EmbeddedSqs, SqsError};
 
 /// The code of a call without a response.
 const NO_ANSWER: &str = "NoAnswer";
@@ -71,28 +72,26 @@ impl Source for EmbeddedSqs {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<Vec<Record>, CallError> {
-        let secs = |duration: Duration| Some(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
-        let asked = Receive {
-            max_messages: Some(i64::try_from(ask.max).unwrap_or(i64::MAX)),
-            visibility_secs: secs(ask.visibility),
-            wait_secs: secs(ask.wait),
-        };
-        let receive = self.receive_as(queue, asked);
-        let delivered = self.answer("ReceiveMessage", queue, receive).await?;
-        let queue = Arc::new(queue.clone());
-        Ok(delivered.into_iter().map(|delivered| record(delivered, &queue)).collect())
+        let visibility_secs = Some(i64::try_from(ask.visibility.as_secs()).unwrap_or(i64::MAX));
+        let asked = Receive { visibility_secs, ..Receive::of(ask.max, ask.wait) };
+        let received = self.received(queue, asked);
+        let received = self.answer("ReceiveMessage", queue, received).await?;
+        Ok(records(received, queue))
     }
 }
 
-fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
-    let Delivered { message, receipt_handle } = delivered;
-    let source = message.system_attributes.get("DeadLetterQueueSourceArn");
+pub(crate) fn records(received: Vec<Received>, queue: &QueueArn) -> Vec<Record> {
+    let queue = Arc::new(queue.clone());
+    received.into_iter().map(|received| record(received, &queue)).collect()
+}
+
+fn record(received: Received, queue: &Arc<QueueArn>) -> Record {
+    let Received { message, receipt_handle } = received;
     let mut record = Record::empty();
-    record.was_dead_lettered = source.is_some();
-    record.dead_letter_source = source.and_then(|arn| arn.parse().ok());
-    record.sender =
-        message.system_attributes.get("SenderId").and_then(|sender| sender.parse().ok());
-    record.trace_header = message.system_attributes.get("AWSTraceHeader").cloned();
+    record.was_dead_lettered = message.dead_letter_source.is_some();
+    record.dead_letter_source = message.dead_letter_source.and_then(|arn| arn.parse().ok());
+    record.sender = message.sender.as_deref().unwrap_or(SENDER_ID).parse().ok();
+    record.trace_header = message.trace;
     record.message_id = Some(message.id);
     record.receipt_handle = Some(receipt_handle);
     record.body = Some(message.body);
@@ -100,9 +99,28 @@ fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
     record.receive_count = Some(message.receive_count);
     record.sent = Some(message.sent);
     record.first_received = message.first_received;
-    record.group_id = message.group_id;
+    record.group_id = message.group;
     record.attributes = Some(Arc::unwrap_or_clone(message.attributes));
     record
+}
+
+/// The message that was received as this record.
+pub(crate) fn message(record: Record, now: SystemTime) -> Result<Message, SqsError> {
+    let draft = Draft {
+        body: record.body.ok_or_else(|| SqsError::missing("MessageBody"))?,
+        attributes: Arc::new(record.attributes.unwrap_or_default()),
+        group: record.group_id,
+        trace: record.trace_header,
+        ..Draft::default()
+    };
+    let id = record.message_id.ok_or_else(|| SqsError::missing("MessageId"))?;
+    Ok(Message {
+        sent: record.sent.unwrap_or(now),
+        first_received: Some(record.first_received.unwrap_or(now)),
+        receive_count: record.receive_count.unwrap_or(1),
+        sender: record.sender.map(|sender| sender.to_string()),
+        ..Message::new(draft, id, now)
+    })
 }
 
 impl EmbeddedSqs {

@@ -56,15 +56,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue_sqs::{Clock, Outgoing, QueueArn};
+use requeue_sqs::{Clock, Outgoing, QueueArn, Record};
 use tokio::sync::Notify;
 
 pub use engine::error::SqsError;
 pub use fault::{Call, EntryFault, EntryOutcome, Fault};
 pub use mapping::{Batch, EventSourceMapping, InvocationResult};
 pub use server::Server;
-pub use view::{Delivered, InFlight, MessageState, MessageView};
+pub use view::{MessageState, MessageView};
 
+use engine::message::Received;
 use engine::{Arrivals, Engine, Receive};
 use exchange::Calls;
 
@@ -156,19 +157,21 @@ impl EmbeddedSqs {
         Ok(self.engine().queue(queue.name())?.messages.len())
     }
 
-    /// Stores a message as though a consumer had just received it, under the receipt handle that it
-    /// names.
+    /// Stores a message as though a consumer had just received it as this record. Its retention
+    /// begins now, and so do missing times.
     ///
     /// So an event file can be replayed: the handles in the file delete its messages and change
     /// their visibility timeout. The same message under the same handle again changes nothing.
     ///
     /// # Errors
     ///
-    /// If there is no such queue, or the handle is that of another message.
-    pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), SqsError> {
+    /// If there is no such queue, if the record lacks its id, body or handle, or if the handle is
+    /// that of another message.
+    pub fn put_in_flight(&self, queue: &QueueArn, mut record: Record) -> Result<(), SqsError> {
         let mut engine = self.engine();
-        let handle = message.receipt_handle.clone();
-        let message = message.into_message(engine.now);
+        let handle = record.receipt_handle.take();
+        let handle = handle.ok_or_else(|| SqsError::missing("ReceiptHandle"))?;
+        let message = direct::message(record, engine.now)?;
         engine.queue(queue.name())?.put_in_flight(message, &handle)
     }
 
@@ -189,27 +192,13 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         max: u8,
         wait: Duration,
-    ) -> Result<Vec<Delivered>, SqsError> {
-        let asked = Receive {
-            max_messages: Some(i64::from(max)),
-            visibility_secs: None,
-            wait_secs: Some(i64::try_from(wait.as_secs()).unwrap_or(i64::MAX)),
-        };
-        self.receive_as(queue, asked).await
+    ) -> Result<Vec<Record>, SqsError> {
+        let received = self.received(queue, Receive::of(max.into(), wait)).await?;
+        Ok(direct::records(received, queue))
     }
 
-    async fn receive_as(
-        &self,
-        queue: &QueueArn,
-        asked: Receive,
-    ) -> Result<Vec<Delivered>, SqsError> {
-        let ask = |engine: &mut Engine| engine.receive(queue.name(), asked);
-        let messages = self.with_long_poll(ask).await?;
-        let delivered = messages.into_iter().map(|received| Delivered {
-            message: MessageView::of(&received.message),
-            receipt_handle: received.receipt_handle,
-        });
-        Ok(delivered.collect())
+    async fn received(&self, queue: &QueueArn, asked: Receive) -> Result<Vec<Received>, SqsError> {
+        self.with_long_poll(|engine: &mut Engine| engine.receive(queue.name(), asked)).await
     }
 
     /// Lets `faults` decide the fault of each request from now on, through every interface.

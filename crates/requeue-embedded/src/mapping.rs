@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::engine::digest;
-use crate::{Delivered, EmbeddedSqs, SqsError};
+use crate::engine::message::Received;
+use crate::engine::{Receive, digest};
+use crate::view::system_attributes;
+use crate::{EmbeddedSqs, SqsError};
 use requeue_sqs::{MAX_BATCH_ENTRIES, QueueArn};
 
 /// The most messages of a batch, and of one from a FIFO queue. Source: Lambda developer guide,
@@ -55,7 +57,7 @@ pub enum InvocationResult {
 
 /// A batch that has been received.
 #[derive(Clone, Debug)]
-pub struct Batch(Vec<Delivered>);
+pub struct Batch(Vec<Received>);
 
 impl EventSourceMapping {
     /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000, and 1
@@ -69,12 +71,11 @@ impl EventSourceMapping {
     /// Receives a batch; waits up to `wait` for its first message. No receive follows once the
     /// bodies have 6 MB, the most of an event.
     pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, SqsError> {
-        let mut messages: Vec<Delivered> = Vec::new();
+        let mut messages: Vec<Received> = Vec::new();
         let mut bytes = 0;
         while messages.len() < self.batch_size && bytes < MAX_EVENT {
             let wanted = MAX_BATCH_ENTRIES.min(self.batch_size - messages.len());
-            let wanted = u8::try_from(wanted).unwrap_or(u8::MAX);
-            let received = self.sqs.receive(&self.queue, wanted, wait).await?;
+            let received = self.sqs.received(&self.queue, Receive::of(wanted, wait)).await?;
             if received.is_empty() {
                 break;
             }
@@ -89,9 +90,8 @@ impl EventSourceMapping {
     /// become visible after their visibility timeout.
     pub fn acknowledge(&self, batch: &Batch, result: &InvocationResult) -> Result<usize, SqsError> {
         let kept = batch.kept(result);
-        let done =
-            batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
-        let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
+        let done = batch.0.iter().filter(|received| !kept.contains(&received.message.id.as_str()));
+        let handles: Vec<&str> = done.map(|received| received.receipt_handle.as_str()).collect();
         let mut engine = self.sqs.engine();
         let queue = engine.queue(self.queue.name())?;
         for handle in &handles {
@@ -107,7 +107,7 @@ impl Batch {
     /// The ids of its messages.
     #[must_use]
     pub fn message_ids(&self) -> Vec<&str> {
-        self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
+        self.0.iter().map(|received| received.message.id.as_str()).collect()
     }
 
     /// The ids of the messages that the result leaves in the queue.
@@ -119,14 +119,14 @@ impl Batch {
     /// The event that the function gets. `queue` is the queue of the batch.
     #[must_use]
     pub fn event(&self, queue: &QueueArn) -> Value {
-        let records = self.0.iter().map(|delivered| record(delivered, queue));
+        let records = self.0.iter().map(|received| record(received, queue));
         json!({ "Records": records.collect::<Vec<_>>() })
     }
 }
 
 /// One record. Source of its form: Lambda developer guide, "Using Lambda with Amazon SQS".
-fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
-    let message = &delivered.message;
+fn record(received: &Received, queue: &QueueArn) -> Value {
+    let message = &received.message;
     let attributes: Map<String, Value> = message
         .attributes
         .iter()
@@ -134,9 +134,9 @@ fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
         .collect();
     let mut record = json!({
         "messageId": message.id,
-        "receiptHandle": delivered.receipt_handle,
+        "receiptHandle": received.receipt_handle,
         "body": message.body,
-        "attributes": message.system_attributes,
+        "attributes": system_attributes(message),
         "messageAttributes": attributes,
         "md5OfBody": digest::of_body(&message.body),
         "eventSource": "aws:sqs",

@@ -1,4 +1,4 @@
-//! Messages to look at and to add by hand, without the protocol.
+//! Messages to look at, without the protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use requeue_sqs::QueueArn;
 use tokio::time::sleep;
 
-use crate::engine::message::{Draft, Message, State, sequence_number};
+use crate::engine::message::{Message, State, sequence_number};
 use crate::{EmbeddedSqs, SqsError};
 use requeue_sqs::{Attribute, epoch_millis};
 
 /// There are no principals here. It has the form of an IAM user's id.
-const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
+pub(crate) const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
 
 /// A message as it is in its queue. Looking at it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,94 +66,6 @@ impl MessageView {
             attributes: Arc::clone(&message.attributes),
             system_attributes: system_attributes(message),
             group_id: message.group.clone(),
-        }
-    }
-}
-
-/// A message that was received directly, without the SDK.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Delivered {
-    /// The message.
-    pub message: MessageView,
-    /// The handle of this receive.
-    pub receipt_handle: String,
-}
-
-/// A message that a consumer has received already, as an event file describes it: see
-/// [`EmbeddedSqs::put_in_flight`](crate::EmbeddedSqs::put_in_flight).
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InFlight {
-    /// The message id.
-    pub message_id: String,
-    /// The handle by which it can be deleted.
-    pub receipt_handle: String,
-    /// The body.
-    pub body: String,
-    /// The message attributes.
-    pub attributes: Arc<BTreeMap<String, Attribute>>,
-    /// How often it was received, this time included.
-    pub receive_count: u32,
-    /// When it was sent; `None` means now. Retention is counted from now in any case.
-    pub sent: Option<SystemTime>,
-    /// When it was received for the first time; `None` means now.
-    pub first_received: Option<SystemTime>,
-    /// The tenant or the group.
-    pub group_id: Option<String>,
-    /// The deduplication id, on a FIFO queue.
-    pub deduplication_id: Option<String>,
-    /// The system attribute `AWSTraceHeader`.
-    pub trace_header: Option<String>,
-    /// The system attribute `SenderId`.
-    pub sender_id: Option<String>,
-}
-
-impl InFlight {
-    /// A message that was sent just now and received once.
-    ///
-    /// ```
-    /// use requeue::embedded::InFlight;
-    /// let mut message = InFlight::new("id-1", "handle-1", "{}");
-    /// message.receive_count = 3;
-    /// assert_eq!(message.receipt_handle, "handle-1");
-    /// ```
-    #[must_use]
-    pub fn new(
-        message_id: impl Into<String>,
-        receipt_handle: impl Into<String>,
-        body: impl Into<String>,
-    ) -> Self {
-        Self {
-            message_id: message_id.into(),
-            receipt_handle: receipt_handle.into(),
-            body: body.into(),
-            attributes: Arc::default(),
-            receive_count: 1,
-            sent: None,
-            first_received: None,
-            group_id: None,
-            deduplication_id: None,
-            trace_header: None,
-            sender_id: None,
-        }
-    }
-
-    pub(crate) fn into_message(self, now: SystemTime) -> Message {
-        let draft = Draft {
-            body: self.body,
-            attributes: self.attributes,
-            delay_secs: None,
-            group: self.group_id,
-            deduplication: self.deduplication_id,
-            trace: self.trace_header,
-        };
-        Message {
-            sent: self.sent.unwrap_or(now),
-            first_received: Some(self.first_received.unwrap_or(now)),
-            receive_count: self.receive_count,
-            sender: self.sender_id,
-            ..Message::new(draft, self.message_id, now)
         }
     }
 }

@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, InFlight, MessageState};
+use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::queue::{Attribute, CallErrorKind, Outgoing, Queue, QueueArn};
-use requeue::{Clock, Delay};
+use requeue::{Clock, Delay, Record};
 
 fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
@@ -154,8 +154,11 @@ async fn the_port_sends_receives_delays_and_deletes() {
     let sent = sqs.send(&queue, &[outgoing("now", 0), outgoing("later", 900)]).await;
     assert_eq!(sent, Ok(vec![Ok(()), Ok(())]));
     let first = sqs.receive(&queue, 10, Duration::ZERO).await.expect("it exists");
-    assert_eq!(first.iter().map(|d| d.message.body.as_str()).collect::<Vec<_>>(), ["now"]);
-    let handle = first[0].receipt_handle.as_str();
+    assert_eq!(
+        first.iter().map(|record| record.body.as_deref()).collect::<Vec<_>>(),
+        [Some("now")]
+    );
+    let handle = first[0].receipt_handle.as_deref().expect("a handle");
     let changes = [(handle, Duration::from_secs(1_000)), ("nonsense", Duration::ZERO)];
     let confirmations = sqs.change_visibility(&queue, &changes).await.expect("an answer");
     assert_eq!(confirmations[0], Ok(()));
@@ -182,8 +185,9 @@ async fn the_port_sends_receives_delays_and_deletes() {
         }
     };
     assert_eq!((polls, begun.elapsed().as_secs()), (45, 900));
-    assert_eq!(second[0].message.body, "later");
-    let deleted = sqs.delete(&queue, &[handle, &second[0].receipt_handle]).await;
+    assert_eq!(second[0].body.as_deref(), Some("later"));
+    let second = second[0].receipt_handle.as_deref().expect("a handle");
+    let deleted = sqs.delete(&queue, &[handle, second]).await;
     assert_eq!(deleted, Ok(vec![Ok(()), Ok(())]));
     assert_eq!(sqs.messages(&queue), Ok(vec![]));
 }
@@ -207,19 +211,27 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
     // Sent years ago, as the events in AWS's documents are: its retention begins when it is put in.
     let sent = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_545_082_649_183));
     let replayed = |id: &str| {
-        let mut message = InFlight::new(id, format!("AQEB-{id}"), "{}");
-        message.receive_count = 4;
-        (message.sent, message.first_received) = (sent, sent);
-        message.trace_header = Some("Root=1-2-3".to_owned());
-        message
+        let mut record = Record::default();
+        record.message_id = Some(id.to_owned());
+        record.receipt_handle = Some(format!("AQEB-{id}"));
+        record.receive_count = Some(4);
+        (record.sent, record.first_received) = (sent, sent);
+        record.trace_header = Some("Root=1-2-3".to_owned());
+        record
     };
     for id in ["a", "b"] {
         sqs.put_in_flight(&queue, replayed(id)).expect("it exists");
     }
     assert_eq!(sqs.put_in_flight(&queue, replayed("a")), Ok(()), "the same again");
-    let of_another = InFlight::new("c", "AQEB-a", "{}");
-    let code = sqs.put_in_flight(&queue, of_another).map_err(|error| error.code);
-    assert_eq!(code, Err("ReceiptHandleIsInvalid"));
+    let mut of_another = replayed("c");
+    of_another.receipt_handle = Some("AQEB-a".to_owned());
+    let mut without_id = replayed("d");
+    without_id.message_id = None;
+    for (record, code) in [(of_another, "ReceiptHandleIsInvalid"), (without_id, "MissingParameter")]
+    {
+        let refused = sqs.put_in_flight(&queue, record).map_err(|error| error.code);
+        assert_eq!(refused, Err(code));
+    }
 
     let seen = sqs.messages(&queue).expect("it exists");
     assert_eq!(seen.len(), 2);
@@ -235,7 +247,7 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
     assert_eq!(released, Ok(vec![Ok(())]));
     let again = sqs.receive(&queue, 10, Duration::ZERO).await.expect("it exists");
     assert_eq!(again.len(), 1);
-    assert_eq!((again[0].message.id.as_str(), again[0].message.receive_count), ("b", 5));
+    assert_eq!((again[0].message_id.as_deref(), again[0].receive_count), (Some("b"), Some(5)));
 }
 
 #[tokio::test(start_paused = true)]

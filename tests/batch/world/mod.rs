@@ -9,14 +9,13 @@ use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::QueueAttributeName;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{
-    Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, InvocationResult, MessageState,
-    MessageView,
+    Call, EmbeddedSqs, EventSourceMapping, Fault, InvocationResult, MessageState, MessageView,
 };
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Handler, InvocationError, RecursiveLoop, Report, Sampler, Settings,
-    SqsBatchResponse, SqsEvent,
+    BatchProcessor, Clock, Handler, InvocationError, Record, RecursiveLoop, Report, Sampler,
+    Settings, SqsBatchResponse, SqsEvent,
 };
 use requeue_testkit::log;
 use serde_json::Value;
@@ -306,13 +305,15 @@ impl World {
                 Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
             };
             let id = id.map_or(format!("nameless-{at}"), str::to_owned);
-            let mut placed = InFlight::new(id, handle, body);
-            placed.attributes = Arc::new(attributes(record));
-            placed.receive_count = receive_count(record).unwrap_or(1);
+            let mut placed = Record::default();
+            placed.message_id = Some(id);
+            placed.receipt_handle = Some(handle.to_owned());
+            placed.body = Some(body.to_owned());
+            placed.attributes = Some(attributes(record));
+            placed.receive_count = receive_count(record);
             placed.sent = time("SentTimestamp");
             placed.first_received = time("ApproximateFirstReceiveTimestamp");
             placed.group_id = system("MessageGroupId").map(str::to_owned);
-            placed.deduplication_id = system("MessageDeduplicationId").map(str::to_owned);
             self.sqs.put_in_flight(&queue, placed).expect("the queue exists");
         }
     }

@@ -1,13 +1,12 @@
 //! One message as a queue stores it, its receipt handles, its digests, and who is told of it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use requeue_sqs::Attribute;
+use requeue_sqs::{Attribute, message_bytes};
 
 use super::index::Key;
 
@@ -26,11 +25,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// The bytes that count towards the limits: body, and name, type and value of each attribute.
     pub(crate) fn size(&self) -> usize {
-        let attributes: usize =
-            self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum();
-        self.body.len() + attributes
+        message_bytes(&self.body, &self.attributes)
     }
 }
 
@@ -144,8 +140,4 @@ impl Arrivals {
     }
 }
 
-impl fmt::Debug for Arrivals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Arrivals").field(&self.0.is_some()).finish()
-    }
-}
+requeue_sqs::debug_by_name!(Arrivals);

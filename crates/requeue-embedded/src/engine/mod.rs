@@ -47,6 +47,15 @@ pub(crate) struct Receive {
     pub(crate) wait_secs: Option<i64>,
 }
 
+impl Receive {
+    /// With the visibility timeout of the queue.
+    pub(crate) fn of(max: usize, wait: Duration) -> Self {
+        let number = |number: u64| Some(i64::try_from(number).unwrap_or(i64::MAX));
+        let max_messages = number(u64::try_from(max).unwrap_or(u64::MAX));
+        Self { max_messages, visibility_secs: None, wait_secs: number(wait.as_secs()) }
+    }
+}
+
 /// How long an empty receive waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongPoll {
