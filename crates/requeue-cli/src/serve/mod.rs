@@ -152,7 +152,8 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
         if !has_function {
-            watched.follow_arrivals(&sqs.embedded, &sqs.queues);
+            // A poller would tell.
+            sqs.follow_arrivals(Some(watched.events.clone()), |_, _, _| {});
         }
         let source = if has_function { "function" } else { "queue" };
         tokio::spawn(watched.keep_counting(source, &sqs));

@@ -9,16 +9,14 @@ use std::time::Duration;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
 use requeue::DeadLetter;
-use requeue::embedded::{
-    Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageView, SqsError,
-};
+use requeue::embedded::{Batch, EventSourceMapping, InvocationResult, MessageView, SqsError};
 use requeue::queue::QueueArn;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Arguments;
-use super::served::{ServedQueue, ServedSqs, acknowledged, arrived, delay, received};
+use super::served::{ServedQueue, ServedSqs, acknowledged, delay, received};
 use super::target::TargetProcessor;
 use crate::Error;
 use crate::local_function::{LatestStart, LineOutput, LocalFunction, one_line, trace};
@@ -62,7 +60,8 @@ pub(super) struct Poller {
     batches: u64,
 }
 
-/// The delays in seconds of the messages that each running invocation has sent, by its trace.
+/// The delays in seconds of the messages that each running invocation has sent, by its trace. The AWS
+/// SDKs give it to each request, as for Lambda's loop detection.
 type Sent = Arc<Mutex<HashMap<String, Vec<u64>>>>;
 
 struct Mapped {
@@ -72,7 +71,6 @@ struct Mapped {
 }
 
 struct FinishedInvocation {
-    number: u64,
     /// The place of its mapping.
     mapping: usize,
     batch: Batch,
@@ -80,21 +78,30 @@ struct FinishedInvocation {
     ids: Vec<Ids>,
     trace: String,
     result: InvocationResult,
-    error: Option<String>,
-    took: Duration,
+    shown: FinishedBatch,
 }
 
 impl Poller {
     pub(super) fn new(
-        ServedSqs { embedded, queues, .. }: &ServedSqs,
+        served: &ServedSqs,
         arguments: &Arguments,
         function: MappedFunction,
         starts: watch::Receiver<LatestStart>,
         events: Option<Events>,
     ) -> Self {
         let batch_size = arguments.batch_size.into();
-        let sent = Sent::default();
-        follow_arrivals(embedded, queues.clone(), events.clone(), Sent::clone(&sent));
+        let ServedSqs { embedded, queues, .. } = served;
+        let (sent, has_several) = (Sent::default(), queues.len() > 1);
+        let sends = Sent::clone(&sent);
+        served.follow_arrivals(events.clone(), move |of, message, is_dead| {
+            if is_dead {
+                dead_letter(message, has_several.then(|| of.queue.name()));
+            } else if let Some(trace) = message.system_attributes.get("AWSTraceHeader")
+                && let Some(sent) = sends.lock().get_mut(trace)
+            {
+                sent.push(delay(message).unwrap_or_default().as_secs());
+            }
+        });
         let mapped = |ServedQueue { queue, .. }: &ServedQueue| Mapped {
             mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
             queue: queue.clone(),
@@ -141,9 +148,13 @@ impl Poller {
 
     fn invoke(&mut self, mapping: usize, batch: Batch) {
         self.batches += 1;
-        self.mappings[mapping].running += 1;
-        let (function, number) = (self.function.clone(), self.batches);
-        let event = batch.event(&self.mappings[mapping].queue);
+        let has_several = self.mappings.len() > 1;
+        let Mapped { queue, running, .. } = &mut self.mappings[mapping];
+        *running += 1;
+        let (function, number, messages) =
+            (self.function.clone(), self.batches, batch.message_ids().len());
+        let event = batch.event(queue);
+        let queue = has_several.then(|| queue.name().to_owned());
         let events = self.events.as_ref();
         let ids = events.map(|events| received(events, &event)).unwrap_or_default();
         let trace = trace();
@@ -152,25 +163,22 @@ impl Poller {
             let begun = Instant::now();
             let (result, error) = function.invoke(event.to_string(), trace.clone()).await;
             let took = begun.elapsed();
-            FinishedInvocation { number, mapping, batch, ids, trace, result, error, took }
+            let shown =
+                FinishedBatch { number, queue, messages, kept: 0, sent: Vec::new(), took, error };
+            FinishedInvocation { mapping, batch, ids, trace, result, shown }
         });
     }
 
     fn acknowledge(&mut self, invocation: FinishedInvocation) -> Result<(), SqsError> {
-        let FinishedInvocation { number, mapping, batch, ids, trace, result, error, took } =
-            invocation;
-        let has_several = self.mappings.len() > 1;
-        let Mapped { mapping, queue, running } = &mut self.mappings[mapping];
+        let FinishedInvocation { mapping, batch, ids, trace, result, mut shown } = invocation;
+        let Mapped { mapping, running, .. } = &mut self.mappings[mapping];
         *running -= 1;
-        let messages = batch.message_ids().len();
-        let kept = messages - mapping.acknowledge(&batch, &result)?;
-        let sent = self.sent.lock().remove(&trace).unwrap_or_default();
-        let error = error.as_deref();
+        shown.kept = shown.messages - mapping.acknowledge(&batch, &result)?;
+        shown.sent = self.sent.lock().remove(&trace).unwrap_or_default();
         if let Some(events) = &self.events {
-            acknowledged(events, ids, &batch.kept(&result), error);
+            acknowledged(events, ids, &batch.kept(&result), shown.error.as_deref());
         }
-        let queue = has_several.then(|| queue.name());
-        LineOutput::Stdout.line(FinishedBatch { number, queue, messages, kept, sent, took, error });
+        LineOutput::Stdout.line(shown);
         Ok(())
     }
 }
@@ -190,52 +198,29 @@ async fn next_batch(
     select_all(polls).await.0
 }
 
-/// Shows messages that reach the dead-letter queue, and notes those that functions send. The AWS SDKs
-/// give each request the trace of the invocation, as for Lambda's loop detection.
-fn follow_arrivals(
-    sqs: &EmbeddedSqs,
-    queues: Vec<ServedQueue>,
-    events: Option<Events>,
-    sent: Sent,
-) {
-    sqs.on_arrival(move |queue, message| {
-        let Some((served, is_dead)) = ServedQueue::find(&queues, queue) else { return };
-        if let Some(events) = &events {
-            arrived(events, message, is_dead);
-        }
-        if is_dead {
-            dead_letter(message, (queues.len() > 1).then(|| served.queue.name()));
-        } else if let Some(trace) = message.system_attributes.get("AWSTraceHeader")
-            && let Some(sent) = sent.lock().get_mut(trace)
-        {
-            sent.push(delay(message).unwrap_or_default().as_secs());
-        }
-    });
-}
-
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
 
-pub(super) struct FinishedBatch<'a> {
-    pub(super) number: u64,
+struct FinishedBatch {
+    number: u64,
     /// `None` if there is only one.
-    pub(super) queue: Option<&'a str>,
-    pub(super) messages: usize,
+    queue: Option<String>,
+    messages: usize,
     /// Messages that SQS keeps, by the response or because of a function error.
-    pub(super) kept: usize,
+    kept: usize,
     /// The delays of the messages that the function sent to its queue, in seconds.
-    pub(super) sent: Vec<u64>,
-    pub(super) took: Duration,
+    sent: Vec<u64>,
+    took: Duration,
     /// `None` if a response came.
-    pub(super) error: Option<&'a str>,
+    error: Option<String>,
 }
 
-impl fmt::Display for FinishedBatch<'_> {
+impl fmt::Display for FinishedBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, messages, kept, took, .. } = self;
-        let queue = self.queue.map(|queue| format!("{queue} ")).unwrap_or_default();
+        let queue = self.queue.as_ref().map(|queue| format!("{queue} ")).unwrap_or_default();
         write!(f, "#{number} {queue}{}: ", counted(*messages, "message"))?;
-        if let Some(error) = self.error {
+        if let Some(error) = &self.error {
             write!(f, "all kept, {error}, ")?;
         } else {
             let deleted = messages - kept;
@@ -266,7 +251,7 @@ fn delays(delays: &[u64]) -> String {
 }
 
 /// The id of the first delivery and the reason, and the queue if there are several.
-pub(super) fn dead_letter(message: &MessageView, queue: Option<&str>) {
+fn dead_letter(message: &MessageView, queue: Option<&str>) {
     let dead = DeadLetter::read(&message.body);
     let why = match (dead.reason(), dead.detail()) {
         (Some(reason), Some(detail)) if detail != reason => format!("{reason} ({detail})"),
@@ -297,7 +282,7 @@ mod tests {
             (whole(), "#12 10 messages: 10 deleted, 142 ms"),
             (FinishedBatch { messages: 1, ..whole() }, "#12 1 message: 1 deleted, 142 ms"),
             (
-                FinishedBatch { queue: Some("refunds"), ..whole() },
+                FinishedBatch { queue: Some("refunds".to_owned()), ..whole() },
                 "#12 refunds 10 messages: 10 deleted, 142 ms",
             ),
             (FinishedBatch { messages: 1, kept: 1, ..whole() }, "#12 1 message: 1 kept, 142 ms"),
@@ -310,7 +295,11 @@ mod tests {
                 "#12 10 messages: 10 deleted, 4 copies in 1 to 900 s, 142 ms",
             ),
             (
-                FinishedBatch { kept: 10, error: Some("function exited (status 1)"), ..whole() },
+                FinishedBatch {
+                    kept: 10,
+                    error: Some("function exited (status 1)".to_owned()),
+                    ..whole()
+                },
                 "#12 10 messages: all kept, function exited (status 1), 142 ms",
             ),
         ] {

@@ -81,6 +81,26 @@ impl ServedSqs {
         Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }
 
+    /// Tells of messages as they come. `note` is called with each, the queue that it came into or, if
+    /// it `is_dead`, the queue of its dead-letter queue.
+    pub(super) fn follow_arrivals(
+        &self,
+        events: Option<Events>,
+        note: impl Fn(&ServedQueue, &MessageView, bool) + Send + Sync + 'static,
+    ) {
+        let queues = self.queues.clone();
+        self.embedded.on_arrival(move |name, message| {
+            let named = |queue: &QueueArn| queue.name() == name;
+            let found = queues.iter().find(|of| named(&of.queue) || named(&of.dead_letters));
+            let Some(of) = found else { return };
+            let is_dead = named(&of.dead_letters);
+            if let Some(events) = &events {
+                arrived(events, message, is_dead);
+            }
+            note(of, message, is_dead);
+        });
+    }
+
     pub(super) fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {
         let url = self.server.url();
         if let Some(listener) = endpoint {
@@ -97,14 +117,6 @@ impl ServedSqs {
 }
 
 impl ServedQueue {
-    /// The one with this queue or, with `true`, with this dead-letter queue.
-    pub(super) fn find<'q>(queues: &'q [Self], name: &str) -> Option<(&'q Self, bool)> {
-        queues.iter().find_map(|served| {
-            let is_dead = served.dead_letters.name() == name;
-            (is_dead || served.queue.name() == name).then_some((served, is_dead))
-        })
-    }
-
     pub(crate) fn create(
         sqs: &EmbeddedSqs,
         name: &str,
@@ -136,16 +148,6 @@ pub(super) struct Watched {
 impl Watched {
     pub(super) fn routes(&self) -> Router {
         live_routes(self.events.clone(), self.state.subscribe())
-    }
-
-    /// Tells of messages as they come, if no poller does.
-    pub(super) fn follow_arrivals(&self, sqs: &EmbeddedSqs, queues: &[ServedQueue]) {
-        let (events, queues) = (self.events.clone(), queues.to_vec());
-        sqs.on_arrival(move |queue, message| {
-            if let Some((_, is_dead)) = ServedQueue::find(&queues, queue) {
-                arrived(&events, message, is_dead);
-            }
-        });
     }
 
     /// Tells the counts of the queues again and again. `source` names the events' source.
@@ -180,7 +182,7 @@ impl Watched {
 }
 
 /// Tells of a message that came into the queue or, if it `is_dead`, into the dead-letter queue.
-pub(super) fn arrived(events: &Events, message: &MessageView, is_dead: bool) {
+fn arrived(events: &Events, message: &MessageView, is_dead: bool) {
     let (ids, _, why) = of_body(&message.id, &message.body);
     let kind = match is_dead {
         true => Kind::Dead,
