@@ -25,7 +25,7 @@ use aws_smithy_runtime_api::client::identity::{
     SharedIdentityCache, SharedIdentityResolver,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
-use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
@@ -61,6 +61,18 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
         .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
         .any(hyper_util::client::legacy::Error::is_connect);
     if is_unmade { NO_CONNECTION } else { CONNECTION_LOST }
+}
+
+/// The code of a call to which the service gave no error: nothing was sent, no response came, or none
+/// that can be read.
+pub fn code_without_error<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> &'static str {
+    match error {
+        SdkError::ConstructionFailure(_) => "RequestNotBuilt",
+        SdkError::TimeoutError(_) => "TimedOut",
+        SdkError::DispatchFailure(_) if lacks_credentials(error) => NO_CREDENTIALS,
+        SdkError::DispatchFailure(_) => connection_code(error),
+        _ => "UnreadableAnswer",
+    }
 }
 
 /// The configuration by AWS's standard environment variables and files.

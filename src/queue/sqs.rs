@@ -322,13 +322,7 @@ fn confirmations<'a>(
 }
 
 fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) -> CallError {
-    let (code, kind) = match error {
-        SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
-            (aws::NO_CREDENTIALS, CallErrorKind::Ambiguous)
-        }
-        SdkError::ConstructionFailure(_) => ("RequestNotBuilt", CallErrorKind::Refused),
-        SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
-        SdkError::DispatchFailure(_) => (aws::connection_code(error), CallErrorKind::Ambiguous),
+    let kind = match error {
         SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
             let status = answer.raw().status().as_u16();
             return match answer.err().code() {
@@ -339,11 +333,11 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
                 None => CallError::answered(status, &format!("HTTP {status}")),
             };
         }
-        // The response cannot be read, perhaps one of success: the request may have been carried
-        // out.
-        _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
+        SdkError::ConstructionFailure(_) => CallErrorKind::Refused,
+        // Without a response that can be read, the request may have been carried out.
+        _ => CallErrorKind::Ambiguous,
     };
-    CallError::new(code, kind)
+    CallError::new(aws::code_without_error(error), kind)
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Table for DynamoTable {
                     Ok(Answer { is_changed: false, before, date })
                 }
                 Ok(Found { item: None, .. }) => self.read(key).await,
-                Err(_) => Err(unavailable(UNREADABLE)),
+                Err(_) => Err(TableError::Unavailable(Cow::Borrowed("UnreadableAnswer"))),
             }
         }
         .boxed()
@@ -232,28 +232,15 @@ fn unmet_condition(error: &CallError) -> Option<&HttpResponse> {
     error.raw_response().filter(|_| is_unmet)
 }
 
-const UNREADABLE: &str = "UnreadableAnswer";
-
 fn table_error(error: &CallError) -> TableError {
     if is_throttled(error) {
         return TableError::Throttled;
     }
-    match error {
-        SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
-            unavailable(aws::NO_CREDENTIALS)
-        }
-        SdkError::ConstructionFailure(_) => unavailable("RequestNotBuilt"),
-        SdkError::TimeoutError(_) => unavailable("TimedOut"),
-        SdkError::DispatchFailure(_) => unavailable(aws::connection_code(error)),
+    TableError::Unavailable(match error {
         SdkError::ServiceError(refusal) => {
             let code = refusal.err().code().unwrap_or("Unknown");
-            let code = printable::start_of_line(code, MAX_CODE_LEN).into_owned();
-            TableError::Unavailable(Cow::Owned(code))
+            Cow::Owned(printable::start_of_line(code, MAX_CODE_LEN).into_owned())
         }
-        _ => unavailable(UNREADABLE),
-    }
-}
-
-fn unavailable(code: &'static str) -> TableError {
-    TableError::Unavailable(Cow::Borrowed(code))
+        _ => Cow::Borrowed(aws::code_without_error(error)),
+    })
 }

@@ -307,14 +307,12 @@ where
                 None => CallError::answered(status, &format!("{NO_CODE}{status}")),
             }
         }
-        SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
+        SdkError::TimeoutError(_) => CallError::timed_out(),
         other if aws::lacks_credentials(other) => CallError::ambiguous(credentials_code(other)),
-        SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
         SdkError::DispatchFailure(_) if is_refused(error) => {
             CallError::ambiguous(CONNECTION_REFUSED)
         }
-        SdkError::DispatchFailure(_) => CallError::ambiguous(aws::connection_code(error)),
-        _ => CallError::ambiguous(UNREADABLE),
+        other => CallError::ambiguous(aws::code_without_error(other)),
     }
 }
 

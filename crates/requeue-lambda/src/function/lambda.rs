@@ -131,17 +131,6 @@ impl LambdaFunction {
             remedy: format!("{}: {remedy}", self.name),
         };
         match error {
-            SdkError::ConstructionFailure(_) => refused("RequestNotBuilt", "set AWS_REGION"),
-            SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
-                refused(aws::NO_CREDENTIALS, "set AWS credentials in the environment")
-            }
-            SdkError::DispatchFailure(_) => match aws::connection_code(error) {
-                aws::NO_CONNECTION => refused(
-                    aws::NO_CONNECTION,
-                    "a function in a VPC needs a NAT gateway or an interface endpoint of Lambda",
-                ),
-                code => InvokeError::Lost { code: code.to_owned() },
-            },
             SdkError::ServiceError(refusal) => {
                 let (answer, error) = (refusal.raw(), refusal.err());
                 let seconds = answer.headers().get(RETRY_AFTER.as_str());
@@ -158,7 +147,17 @@ impl LambdaFunction {
                 let status = answer.raw().status().as_u16();
                 InvokeError::of_response(&self.name, status, None, "", None)
             }
-            _ => InvokeError::Lost { code: "TimedOut".to_owned() },
+            _ => match aws::code_without_error(error) {
+                code @ "RequestNotBuilt" => refused(code, "set AWS_REGION"),
+                code @ aws::NO_CREDENTIALS => {
+                    refused(code, "set AWS credentials in the environment")
+                }
+                code @ aws::NO_CONNECTION => refused(
+                    code,
+                    "a function in a VPC needs a NAT gateway or an interface endpoint of Lambda",
+                ),
+                code => InvokeError::Lost { code: code.to_owned() },
+            },
         }
     }
 }
