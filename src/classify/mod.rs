@@ -37,6 +37,8 @@ pub use exception::Exception;
 pub use grpc::GrpcStatus;
 pub(crate) use retry_after::{Allowance, allowances};
 pub(crate) use rules::{CLASSES, Effect, Match, Phrase};
+#[doc(hidden)]
+pub use status::fold;
 pub use rules::{Rules, class_named, names_status};
 
 /// The kinds of errors that are known by their type, in no particular order: no error is of two

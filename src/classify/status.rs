@@ -80,7 +80,7 @@ const NAMES: [(u16, &str); 14] = [
 ];
 
 /// The letters and digits of a name, in lower case.
-pub(super) fn fold(name: &str) -> String {
+pub fn fold(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use requeue::classify::{Exception, class_named, presentable};
+use requeue::classify::{Exception, class_named, fold, presentable};
 use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -71,7 +71,7 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
     let payload: &RawValue =
         serde_json::from_slice(payload).map_err(|_| "the response is no JSON")?;
     let Some(list) = list(payload.get(), MAX_DEPTH) else {
-        let names_records = letters(payload.get()).contains("itemidentifier");
+        let names_records = fold(payload.get()).contains("itemidentifier");
         let elsewhere = "the response names failed records, but in no list batchItemFailures";
         return if names_records { Err(elsewhere) } else { Ok(Vec::new()) };
     };
@@ -110,11 +110,7 @@ fn identifier(item: &Value) -> Option<&str> {
 
 /// Whether it is this name: `BatchItemFailures`, `batch_item_failures`.
 fn is_named(text: &str, name: &str) -> bool {
-    letters(text) == letters(name)
-}
-
-fn letters(text: &str) -> String {
-    text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    fold(text) == fold(name)
 }
 
 /// The failure of an item: by its `class`, else by the rules in force, its `errorType`, its
