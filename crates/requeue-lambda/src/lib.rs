@@ -31,8 +31,8 @@ pub use function::{
 pub use function::{MAX_EVENT, call_limit};
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
-    InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, ScopeKey,
-    SigningSecret, TargetRules, TargetUrl, TargetUrlError, TlsConnector,
+    InvalidClientCertificate, InvalidSigningSecret, Proxy, SigningSecret, TargetRules, TargetUrl,
+    TargetUrlError, TlsConnector,
 };
 
 // Types of other crates that users of this one need.

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ::http::Method;
+use requeue::policy::MessageKey;
 use requeue::queue::is_attribute_name;
 
 use super::Reader;
 use crate::function::{FunctionName, FunctionSettings};
 use crate::http::{
-    ClientCertificate, HttpSettings, InvalidClientCertificate, ScopeKey, SigningSecret,
-    TargetRules, TargetUrl,
+    ClientCertificate, HttpSettings, InvalidClientCertificate, SigningSecret, TargetRules,
+    TargetUrl,
 };
 use crate::secrets::{self, SecretArn};
 
@@ -70,7 +71,7 @@ impl Reader {
         function.ok()
     }
 
-    pub(super) fn function_settings(&mut self, scope: Option<ScopeKey>) -> FunctionSettings {
+    pub(super) fn function_settings(&mut self, scope: Option<MessageKey>) -> FunctionSettings {
         let what = format!("a whole number from 1 to {MAX_MESSAGES_PER_CALL}");
         let is_allowed = |count: &usize| (1..=MAX_MESSAGES_PER_CALL).contains(count);
         let most = self.vars.parse("MESSAGES_PER_CALL", is_allowed, &what);
@@ -102,7 +103,7 @@ impl Reader {
             });
         }
         if let Some(key) = self.vars.get("SCOPE") {
-            let read: Result<ScopeKey, _> = key.trim().parse();
+            let read: Result<MessageKey, _> = key.trim().parse();
             if let Err(error) = &read {
                 self.vars.problem("SCOPE", format_args!("is `{key}`: {error}"));
             }

@@ -42,7 +42,7 @@ fn every_variable_reaches_its_place() {
         r#"content_type: Some("application/cbor")"#,
         r#""authorization": Sensitive"#,
         r#"attribute_headers: [("tenant", "x-tenant")]"#,
-        "signing_secrets: [SigningSecret(…)]",
+        "signing_secrets: [SigningSecret { .. }]",
         " timeout: 1.5s",
         "connect_timeout: 500ms",
         "read_timeout: Some(250ms)",
@@ -74,8 +74,8 @@ fn the_target_is_a_url_or_a_function() {
         (
             &[("TARGET_FUNCTION", "orders"), ("SCOPE", "a b")],
             &[
-                "REQUEUE_SCOPE is `a b`: it must be the name of a message attribute, or a JSON pointer \
-               such as /account/id, of at most 16 names and 1024 bytes",
+                "REQUEUE_SCOPE is `a b`: it must be a JSON pointer such as /tenant, of at most 16 names \
+               and 1024 bytes, MessageGroupId, or the name of a message attribute",
             ],
         ),
         (&[("MESSAGES_PER_CALL", "10000")], &[]),
@@ -354,7 +354,7 @@ fn a_client_certificate_and_its_key_go_together() {
     ] {
         let read = read(&[("CLIENT_CERTIFICATE", certificate), ("CLIENT_KEY", key)]);
         let http = read.as_ref().map(|config| format!("{:?}", config.http)).unwrap_or_default();
-        let is_set = http.contains("client_certificate: Some(ClientCertificate(…))");
+        let is_set = http.contains("client_certificate: Some(ClientCertificate { .. })");
         assert_eq!(
             (read.err(), is_set),
             (problem.map(|problem| refused(&[problem])), problem.is_none() && !key.is_empty())
@@ -398,7 +398,7 @@ mod named_secrets {
         for reached in [
             r#""authorization": Sensitive"#,
             r#""x-two": Sensitive"#,
-            "signing_secrets: [SigningSecret(…), SigningSecret(…), SigningSecret(…)]",
+            "signing_secrets: [SigningSecret { .. }, SigningSecret { .. }, SigningSecret { .. }]",
         ] {
             assert!(http.contains(reached), "{reached}: {http}");
         }
@@ -597,7 +597,7 @@ mod named_secrets {
             http.contains("x-plain") && !http.contains("x-key") && !http.contains("x-two"),
             "{http}"
         );
-        assert!(http.contains("signing_secrets: [SigningSecret(…)]"), "{http}");
+        assert!(http.contains("signing_secrets: [SigningSecret { .. }]"), "{http}");
         // Other problems of the same text are reported too.
         let told =
             read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();

@@ -7,11 +7,12 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use requeue::policy::MessageKey;
 use requeue::{Bulk, BulkHandler, Evidence, Failure, FailureClass, Message, Scope};
 use tokio::time::Instant;
 
 use crate::before_last_poll;
-use crate::http::ScopeKey;
+use crate::http::scope;
 
 mod answer;
 mod connection;
@@ -56,15 +57,16 @@ pub trait Invoke: Send + Sync + 'static {
 /// let mut settings = FunctionSettings::default();
 /// settings.messages_per_call = 1;
 /// settings.scope = Some("tenant".parse()?);
-/// # Ok::<(), requeue_lambda::InvalidScopeKey>(())
+/// # Ok::<(), requeue::policy::InvalidMessageKey>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FunctionSettings {
     /// The most messages of one call. Default 10; 0 counts as 1.
     pub messages_per_call: usize,
-    /// The key of the messages that share a pause and a circuit. Default: all messages share one.
-    pub scope: Option<ScopeKey>,
+    /// Messages with the same value at this place share a pause, a circuit and a rate limit. Those
+    /// without a value share one of their own. Default: all messages share one.
+    pub scope: Option<MessageKey>,
 }
 
 impl Default for FunctionSettings {
@@ -192,7 +194,7 @@ impl<I: Invoke> BulkHandler for FunctionTarget<I> {
     }
 
     fn scope(&self, message: &Message) -> Scope {
-        self.settings.scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
+        scope::of(self.settings.scope.as_ref(), message)
     }
 
     fn needs_event(&self) -> bool {

@@ -28,7 +28,7 @@ mod frames;
 mod pool;
 mod request_headers;
 mod rules;
-mod scope;
+pub(crate) mod scope;
 mod settings;
 mod signature;
 mod status_line;
@@ -45,7 +45,6 @@ pub use delivery::Delivery;
 use pool::Pool;
 pub use request_headers::HeaderError;
 pub use rules::TargetRules;
-pub use scope::{InvalidScopeKey, ScopeKey};
 pub use settings::HttpSettings;
 pub use signature::{InvalidSigningSecret, SigningSecret};
 use url::Address;
@@ -303,7 +302,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
     }
 
     fn scope(&self, message: &Message) -> Scope {
-        self.pool.settings().scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
+        scope::of(self.pool.settings().scope.as_ref(), message)
     }
 }
 

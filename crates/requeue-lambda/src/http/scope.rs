@@ -1,88 +1,44 @@
-//! The scope of messages: by an attribute, or by a place in the body.
+//! The scope of messages: by an attribute, by their group, or by a place in the body.
 
-use std::str::FromStr;
-
-use requeue::queue::{AttributeValue, is_attribute_name};
-use requeue::{JsonPointer, Message, Scope};
+use requeue::policy::MessageKey;
+use requeue::queue::AttributeValue;
+use requeue::{Message, Scope};
 use serde_json::Value;
 
-/// The key by which messages to one target share a pause and a circuit. Without a key, all messages
-/// share one scope. Messages without the attribute or value share one scope of their own.
-///
-/// ```
-/// use requeue_lambda::ScopeKey;
-///
-/// assert_eq!("tenant".parse::<ScopeKey>(), Ok(ScopeKey::Attribute("tenant".to_owned())));
-/// assert!(matches!("/account/id".parse::<ScopeKey>(), Ok(ScopeKey::Pointer(_))));
-/// assert!("account id".parse::<ScopeKey>().is_err());
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ScopeKey {
-    /// The value of the message attribute of this name. For `MessageGroupId`, and a message without
-    /// such an attribute, its message group: the tenant of a fair queue.
-    Attribute(String),
-    /// The value at this JSON pointer (RFC 6901) in the body. An object or an array counts by its
-    /// text. If a name occurs more than once, its last value counts. `null` has no scope, and
-    /// neither has a body that is not JSON.
-    Pointer(JsonPointer),
-}
-
-impl ScopeKey {
-    pub(crate) fn scope(&self, message: &Message) -> Scope {
-        match self {
-            Self::Attribute(name) => {
-                match message.attributes().get(name).map(|attribute| &attribute.value) {
-                    None if name == "MessageGroupId" => {
-                        message.group_id().map_or_else(none, Scope::of)
-                    }
-                    None => none(),
-                    Some(AttributeValue::Text(text)) => Scope::of(text),
-                    Some(AttributeValue::Binary(bytes)) => Scope::of(bytes),
-                }
-            }
-            Self::Pointer(pointer) => match pointer.find(message.body()) {
-                None | Some("null") => none(),
-                Some(json) => of_value(json),
-            },
+/// The default scope without a key. Messages without the key share one scope of their own.
+pub(crate) fn of(key: Option<&MessageKey>, message: &Message) -> Scope {
+    let attribute = |name: &str| {
+        let attribute = message.attributes().get(name)?;
+        Some(match &attribute.value {
+            AttributeValue::Text(text) => Scope::of(text),
+            AttributeValue::Binary(bytes) => Scope::of(bytes),
+        })
+    };
+    let scope = match key {
+        None => return Scope::default(),
+        Some(MessageKey::Attribute(name)) => attribute(name),
+        // An attribute may have this name too.
+        Some(group @ MessageKey::MessageGroupId) => {
+            attribute(&group.to_string()).or_else(|| message.group_id().map(Scope::of))
         }
-    }
-}
-
-/// Of messages without the key. It is not the default scope, which all messages share.
-fn none() -> Scope {
+        Some(MessageKey::Body(pointer)) => pointer.find(message.body()).and_then(of_value),
+        Some(_) => None,
+    };
     // It is no text, so it equals no other value.
-    Scope::of([0xff])
+    scope.unwrap_or_else(|| Scope::of([0xff]))
 }
 
 /// Equal values have one scope, however they are written. Objects and arrays count by their text,
-/// because parsing them would take a hundred times their size in memory.
-fn of_value(json: &str) -> Scope {
+/// because parsing them would take a hundred times their size in memory. `null` is no value.
+fn of_value(json: &str) -> Option<Scope> {
     let scalar: Option<Value> =
         if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };
-    scalar.map_or_else(|| Scope::of(json), |value| Scope::of(value.to_string()))
-}
-
-impl FromStr for ScopeKey {
-    type Err = InvalidScopeKey;
-
-    /// A JSON pointer begins with a slash; anything else is the name of an attribute.
-    fn from_str(text: &str) -> Result<Self, InvalidScopeKey> {
-        if text.starts_with('/') {
-            return text.parse().map(Self::Pointer).map_err(|_| InvalidScopeKey);
-        }
-        is_attribute_name(text).then(|| Self::Attribute(text.to_owned())).ok_or(InvalidScopeKey)
+    match scalar {
+        Some(Value::Null) => None,
+        Some(value) => Some(Scope::of(value.to_string())),
+        None => Some(Scope::of(json)),
     }
 }
-
-/// The text is neither a JSON pointer nor the name of a message attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "it must be the name of a message attribute, or a JSON pointer such as /account/id, of at most 16 \
-     names and 1024 bytes"
-)]
-#[non_exhaustive]
-pub struct InvalidScopeKey;
 
 #[cfg(test)]
 mod tests {
@@ -117,8 +73,9 @@ mod tests {
         record.body = Some(r#"{"id":null}"#.into());
         let message = message_of(record).await;
         for key in ["tenant", "MessageGroupId", "/id", "/tenant"] {
-            let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
-            assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");
+            let scope = of(Some(&key.parse().expect("a key")), &message);
+            assert_eq!(scope, of(Some(&MessageKey::Attribute("other".to_owned())), &message));
+            assert_ne!(scope, Scope::default(), "{key}");
         }
     }
 
@@ -127,26 +84,7 @@ mod tests {
         let mut record = Record::default();
         record.group_id = Some("acme".to_owned());
         let message = message_of(record).await;
-        let scope = "MessageGroupId".parse::<ScopeKey>().expect("a key").scope(&message);
+        let scope = of(Some(&MessageKey::MessageGroupId), &message);
         assert_eq!(scope, Scope::of("acme"));
-    }
-
-    #[test]
-    fn a_key_is_an_attribute_or_a_json_pointer() {
-        let pointer = |text: &str| text.parse().expect("a pointer");
-        for (text, expected) in [
-            ("tenant", Ok(ScopeKey::Attribute("tenant".to_owned()))),
-            ("Body.Tenant-1_a", Ok(ScopeKey::Attribute("Body.Tenant-1_a".to_owned()))),
-            ("/", Ok(ScopeKey::Pointer(pointer("/")))),
-            ("/a~1b/m~0n/0", Ok(ScopeKey::Pointer(pointer("/a~1b/m~0n/0")))),
-            ("/a~2", Err(InvalidScopeKey)),
-            ("/a~", Err(InvalidScopeKey)),
-            ("", Err(InvalidScopeKey)),
-            ("a/b", Err(InvalidScopeKey)),
-            ("a b", Err(InvalidScopeKey)),
-            ("ä", Err(InvalidScopeKey)),
-        ] {
-            assert_eq!(text.parse::<ScopeKey>(), expected, "{text}");
-        }
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use ::http::header::HeaderMap;
 use ::http::{HeaderName, HeaderValue, Method};
 use requeue::Clock;
+use requeue::policy::MessageKey;
 
 use super::request_headers::{self, HeaderError};
-use super::{ClientCertificate, Proxy, ScopeKey, SigningSecret};
+use super::{ClientCertificate, Proxy, SigningSecret};
 
 /// Default for the whole delivery, from connecting to the end of the response.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,8 +37,9 @@ pub struct HttpSettings {
     pub method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) attribute_headers: Vec<(String, HeaderName)>,
-    /// The key of the messages that share a pause and a circuit. Default: all messages share one.
-    pub scope: Option<ScopeKey>,
+    /// Messages with the same value at this place share a pause, a circuit and a rate limit. Those
+    /// without a value share one of their own. Default: all messages share one.
+    pub scope: Option<MessageKey>,
     /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) specifies, with
     /// `webhook-timestamp` and `webhook-signature`. While one secret replaces another, give both:
     /// the target accepts a request if it knows either. A message without an id, or with a dot in
