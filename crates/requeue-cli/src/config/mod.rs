@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use requeue::InvalidConfig;
 use requeue::aws::SdkConfig;
+use requeue::classify::class_named;
 use requeue_lambda::{Config, TargetRules, TargetUrl};
 use serde_json::{Map, Value, json};
 
@@ -259,13 +260,6 @@ const SHARED: [(&str, &[&str]); 5] = [
     ("totalTimeoutSeconds", &["totalTimeoutSeconds"]),
 ];
 
-/// The older names of a class in documents.
-const OLDER: [(&str, [&str; 2]); 3] = [
-    ("rate-limit", ["RATE_LIMIT", "RATE_LIMIT_EXCEEDED"]),
-    ("quota", ["QUOTA", "QUOTA_EXCEEDED"]),
-    ("temporary", ["TEMPORARY", "TEMPORARY_ERROR"]),
-];
-
 impl EffectivePolicy {
     fn of(
         variables: &BTreeMap<String, String>,
@@ -346,11 +340,12 @@ fn is_in(document: &Map<String, Value>, key: &str) -> bool {
         return parts[1..].iter().fold(first, |value, part| value?.get(part)).is_some();
     };
     let shared = SHARED.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, keys)| *keys);
-    let older = OLDER.iter().filter(|(own, _)| *own == class).flat_map(|(_, names)| names);
-    let of_classes = document.get("errorConfigs");
-    // The default serves only a class without an entry.
-    let names = [class].into_iter().chain(older.copied()).chain(["default", "DEFAULT"]);
-    let entry = names.into_iter().find_map(|name| of_classes?.get(name));
+    // The default serves only a class without an entry. A class has older names too.
+    let of = |class| {
+        let entries = document.get("errorConfigs")?.as_object()?;
+        entries.iter().find(|(name, _)| class_named(name) == class).map(|(_, entry)| entry)
+    };
+    let entry = of(class_named(class)).or_else(|| of(None));
     entry.is_some_and(|entry| entry.get(name).is_some())
         || shared.iter().any(|key| document.contains_key(*key))
 }
