@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::{Clock, DeadLetter};
+use requeue::{Clock, DeadLetter, LogLines, Outcome};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 mod event;
 mod handler;
+mod log_line;
 mod queue;
 mod sqs;
 
-pub(crate) use event::{
-    Event, Ids, Kind, LogLine, MAY_EXIST, NOT_SENT, TOO_LONG, brief, epoch_millis, message_line,
-    millis, short_id,
-};
+pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
+pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
 
@@ -114,6 +114,72 @@ impl Observer {
             due.pop_first();
         }
         (due, now)
+    }
+}
+
+impl Observer {
+    /// Notes an outcome. The terminal has one line for all messages that were not settled.
+    fn settled(&self, outcome: &Outcome) -> bool {
+        if outcome.simply_completed() {
+            return false;
+        }
+        let line = LogLine::of(outcome);
+        let max_receives = self.sqs().state().max_receives;
+        if let Some(event) = line.event(max_receives) {
+            self.0.causes.lock().note(&event, line.undone().is_some());
+            self.tell(|| event);
+        }
+        let Some(code) = line.code.as_deref() else { return true };
+        let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
+        self.sqs().not_settled(Some(code), id, 1);
+        self.0.has_log
+    }
+
+    /// Whether a line about trouble is due.
+    fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
+        self.0.has_log && lines.lock().is_due()
+    }
+}
+
+/// Counts causes and trouble, publishes events, and logs those that no terminal shows.
+impl requeue::Observer for Observer {
+    fn observe(&self, event: &requeue::Event<'_>) {
+        use requeue::Event as Heard;
+        let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
+        let is_logged = match *event {
+            Heard::Settled(outcome) => self.settled(outcome),
+            Heard::CircuitOpened { cause, is_enforced, .. } => {
+                if is_enforced {
+                    self.downstream().open.get_or_insert_with(Instant::now);
+                }
+                self.tell(|| Event::now(Kind::CircuitOpened, Ids::default()).reason(Some(cause)));
+                true
+            }
+            Heard::CircuitClosed { .. } => {
+                self.tell(|| Event::now(Kind::CircuitClosed, Ids::default()));
+                true
+            }
+            Heard::ReceivingFailed { endpoint, code, pause, .. } => {
+                self.sqs().failed(endpoint.unwrap_or_default(), code, pause);
+                self.is_due(&self.0.receiving)
+            }
+            Heard::ReceivingWorks { .. } => {
+                self.sqs().state().failing = None;
+                self.0.receiving.lock().end()
+            }
+            Heard::NotExtended { code, messages, .. } => {
+                self.sqs().not_settled(Some(code), None, number(messages));
+                self.is_due(&self.0.extending)
+            }
+            Heard::NotDeleted { messages, .. } => {
+                self.sqs().not_settled(None, None, number(messages));
+                self.0.has_log
+            }
+            _ => true,
+        };
+        if is_logged {
+            LogLines.observe(event);
+        }
     }
 }
 
