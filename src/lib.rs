@@ -164,7 +164,7 @@ pub mod testing;
 pub mod measured;
 
 #[doc(hidden)]
-pub use requeue_sqs::printable;
+pub use requeue_sqs::{debug_by_name, printable};
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};

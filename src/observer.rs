@@ -1,7 +1,6 @@
 //! What a host can see of the work: events, and the observers that hear them. It knows no log and no
 //! metrics; they are observers of `telemetry/`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -203,8 +202,4 @@ impl Default for Observers {
     }
 }
 
-impl fmt::Debug for Observers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observers").field("has_log", &self.has_log).finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(Observers; |it| has_log: it.has_log);

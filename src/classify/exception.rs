@@ -65,14 +65,8 @@ impl Exception {
     }
 }
 
-/// Without its message, which may quote a body or a secret.
-impl fmt::Debug for Exception {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exception")
-            .field("name", &code::presentable(self.name()))
-            .finish_non_exhaustive()
-    }
-}
+// Without its message, which may quote a body or a secret.
+requeue_sqs::debug_by_name!(Exception; |it| name: code::presentable(it.name()));
 
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,6 @@
 //! that looks like the name of an error (`code.rs`).
 
 use std::error::Error;
-use std::fmt;
 use std::iter::successors;
 use std::time::Duration;
 
@@ -37,9 +36,9 @@ pub use exception::Exception;
 pub use grpc::GrpcStatus;
 pub(crate) use retry_after::{Allowance, allowances};
 pub(crate) use rules::{CLASSES, Effect, Match, Phrase};
+pub use rules::{Rules, class_named, names_status};
 #[doc(hidden)]
 pub use status::fold;
-pub use rules::{Rules, class_named, names_status};
 
 /// The kinds of errors that are known by their type, in no particular order: no error is of two
 /// kinds.
@@ -178,11 +177,7 @@ impl<'a> Response<'a> {
     }
 }
 
-impl fmt::Debug for Response<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
-    }
-}
+requeue_sqs::debug_by_name!(Response<'a>; |it| status: it.status);
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -243,18 +242,9 @@ impl<T> Message<T> {
     }
 }
 
-/// Leaves out the body and the attributes, which may be secret.
-impl<T> fmt::Debug for Message<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Message")
-            .field("id", &self.id())
-            .field("original_id", &self.original_id())
-            .field("queue", &self.queue())
-            .field("attempt", &self.attempt())
-            .field("receive_count", &self.receive_count())
-            .finish_non_exhaustive()
-    }
-}
+// Without the body and the attributes, which may be secret.
+requeue_sqs::debug_by_name!(Message<T>; |it| id: it.id(), original_id: it.original_id(),
+    queue: it.queue(), attempt: it.attempt(), receive_count: it.receive_count());
 
 #[cfg(test)]
 mod tests {

@@ -17,17 +17,20 @@ macro_rules! debug_as_display {
     )+};
 }
 
-/// The `Debug` of types that hold code, or values that may be secret: their names alone.
+/// The `Debug` of types that hold code, or values that may be secret: their names, and these values.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_by_name {
-    ($($name:ident $(<$($of:ident),+>)?),+) => {$(
+    ($name:ident $(<$($of:tt),+>)? $(; |$it:ident| $($field:ident: $value:expr),+)?) => {
         impl $(<$($of),+>)? ::std::fmt::Debug for $name $(<$($of),+>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+                $(let $it = self;)?
+                f.debug_struct(stringify!($name))
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
             }
         }
-    )+};
+    };
 }
 
 mod port;

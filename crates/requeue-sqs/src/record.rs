@@ -2,7 +2,6 @@
 //! Requeue's fields.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -84,15 +83,6 @@ impl Record {
     }
 }
 
-/// Leaves out the body, the receipt handle, the sender and the attributes, which may be secret.
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
-            .field("message_id", &self.message_id)
-            .field("queue", &self.queue)
-            .field("receive_count", &self.receive_count)
-            .field("sent", &self.sent)
-            .field("group_id", &self.group_id)
-            .finish_non_exhaustive()
-    }
-}
+// Without the body, the receipt handle, the sender and the attributes, which may be secret.
+crate::debug_by_name!(Record; |it| message_id: it.message_id, queue: it.queue,
+    receive_count: it.receive_count, sent: it.sent, group_id: it.group_id);

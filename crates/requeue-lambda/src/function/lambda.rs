@@ -54,11 +54,7 @@ pub struct LambdaFunction {
     config: Arc<OnceCell<SdkConfig>>,
 }
 
-impl std::fmt::Debug for LambdaFunction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LambdaFunction").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+requeue::debug_by_name!(LambdaFunction; |it| name: it.name);
 
 impl LambdaFunction {
     /// The function of this name, by AWS's standard environment, which is loaded at the first call.

@@ -202,14 +202,7 @@ impl<I: Invoke> BulkHandler for FunctionTarget<I> {
     }
 }
 
-impl<I: fmt::Debug> fmt::Debug for FunctionTarget<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FunctionTarget")
-            .field("invoker", &self.invoker)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+requeue::debug_by_name!(FunctionTarget<I>; |it| settings: it.settings);
 
 #[derive(Default)]
 struct Refusals {

@@ -1,6 +1,5 @@
 //! The client certificate for a target (mutual TLS), from PEM. Shows neither certificate nor key.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::ring::default_provider;
@@ -70,11 +69,7 @@ fn with_line_breaks(pem: &str) -> String {
     lines
 }
 
-impl fmt::Debug for ClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientCertificate(…)")
-    }
-}
+requeue::debug_by_name!(ClientCertificate);
 
 /// The reason for which two texts are not a [`ClientCertificate`]. It repeats no part of them.
 ///
@@ -151,7 +146,7 @@ mod tests {
             let read = ClientCertificate::from_pem(certificate, key);
             assert_eq!(
                 read.map(|read| format!("{read:?}")),
-                expected.map(|()| "ClientCertificate(…)".to_owned()),
+                expected.map(|()| "ClientCertificate { .. }".to_owned()),
                 "{name}"
             );
         }

@@ -1,7 +1,6 @@
 //! Opens connections: by TCP and TLS, directly, through an HTTP proxy (`CONNECT`), or otherwise.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -161,11 +160,7 @@ impl Proxy {
     }
 }
 
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxy").field("is_set", &!self.url.is_empty()).finish_non_exhaustive()
-    }
-}
+requeue::debug_by_name!(Proxy; |it| is_set: !it.url.is_empty());
 
 /// The URL is not that of an HTTP proxy. It is not shown, since it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

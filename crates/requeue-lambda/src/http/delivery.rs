@@ -1,6 +1,5 @@
 //! The data of one delivery. Knows no transport.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -67,13 +66,5 @@ impl<'a> Delivery<'a> {
     }
 }
 
-impl fmt::Debug for Delivery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery")
-            .field("original_message_id", &self.original_message_id)
-            .field("body_bytes", &self.body.len())
-            .field("retry_count", &self.retry_count)
-            .field("receive_count", &self.receive_count)
-            .finish_non_exhaustive()
-    }
-}
+requeue::debug_by_name!(Delivery<'a>; |it| original_message_id: it.original_message_id,
+    body_bytes: it.body.len(), retry_count: it.retry_count, receive_count: it.receive_count);

@@ -5,7 +5,6 @@
 //! decompresses nothing, and bounds the size and the time of a response. It knows nothing of queues
 //! and decides no retry; the library classifies responses.
 
-use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -306,14 +305,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
     }
 }
 
-impl<C> fmt::Debug for HttpTarget<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTarget")
-            .field("url", &self.url)
-            .field("settings", self.pool.settings())
-            .finish_non_exhaustive()
-    }
-}
+requeue::debug_by_name!(HttpTarget<C>; |it| url: it.url, settings: it.pool.settings());
 
 /// Until the time `until` or the last poll before the handler is cancelled. Returns `true` after a
 /// complete body: only then can the connection take the next message.

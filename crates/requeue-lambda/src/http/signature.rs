@@ -3,7 +3,6 @@
 //!
 //! Source: the Standard Webhooks specification, "Signature scheme".
 
-use std::fmt;
 use std::str::FromStr;
 
 use ::http::HeaderValue;
@@ -22,7 +21,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// use requeue_lambda::{InvalidSigningSecret, SigningSecret};
 ///
 /// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
-/// assert_eq!(format!("{secret:?}"), "SigningSecret(…)");
+/// assert_eq!(format!("{secret:?}"), "SigningSecret { .. }");
 /// assert_eq!("MfKQ9r8G".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Prefix);
 /// # Ok::<(), InvalidSigningSecret>(())
 /// ```
@@ -42,11 +41,7 @@ impl FromStr for SigningSecret {
     }
 }
 
-impl fmt::Debug for SigningSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningSecret(…)")
-    }
-}
+requeue::debug_by_name!(SigningSecret);
 
 /// The reason for which a text is not a [`SigningSecret`]. It repeats no part of the text.
 ///
