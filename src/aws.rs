@@ -38,6 +38,8 @@ use crate::lock::lock;
 mod connections;
 
 pub use aws_config::SdkConfig;
+#[doc(hidden)]
+pub use connections::Moment;
 pub(crate) use connections::UNUSED;
 
 /// Whether a call failed for lack of credentials. The SDK says so only in words.

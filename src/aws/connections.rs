@@ -64,16 +64,27 @@ struct Pool {
 }
 
 /// A moment by both clocks: the monotonic one may stand still while Lambda freezes.
-#[derive(Clone, Copy)]
-struct Moment {
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
     at: Instant,
     by_clock: SystemTime,
 }
 
 impl Moment {
+    /// Now, which is `by_clock` by the clock of the day.
+    pub fn now(by_clock: SystemTime) -> Self {
+        Self { at: Instant::now(), by_clock }
+    }
+
     /// The times since then by both clocks. If the clock was set back, the second one is unknown.
     fn passed(self, now: Self) -> (Duration, Option<Duration>) {
         (now.at.duration_since(self.at), now.by_clock.duration_since(self.by_clock).ok())
+    }
+
+    /// Whether so much time has passed by either clock, or the clock was set back.
+    pub fn is_older(self, limit: Duration, now: Self) -> bool {
+        let (passed, by_clock) = self.passed(now);
+        passed >= limit || by_clock.is_none_or(|passed| passed >= limit)
     }
 }
 
@@ -85,10 +96,7 @@ impl Pool {
 
     /// Drops the connections if they may be dead. Their requests under way go on.
     fn refresh(&mut self, now: Moment) {
-        let is_unused = self.used.is_some_and(|used| {
-            let (passed, by_clock) = used.passed(now);
-            passed >= UNUSED || by_clock.is_none_or(|passed| passed >= UNUSED)
-        });
+        let is_unused = self.used.is_some_and(|used| used.is_older(UNUSED, now));
         // Many short freezes may add up for a connection that is rarely taken.
         let was_frozen = self.opened.is_some_and(|opened| {
             let (passed, by_clock) = opened.passed(now);
@@ -115,7 +123,7 @@ impl HttpClient for Connections {
         let Some(time) = components.time_source() else {
             return lock(&self.pool).client.http_connector(settings, components);
         };
-        let now = move || Moment { at: Instant::now(), by_clock: time.now() };
+        let now = move || Moment::now(time.now());
         let asked = now();
         let (connector, number) = {
             let mut pool = lock(&self.pool);
@@ -214,7 +222,7 @@ mod tests {
         ];
         for (case, requests) in cases.iter().enumerate() {
             let mut pool = Pool::new(Arc::new(of_sdk));
-            let mut now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
+            let mut now = Moment::now(SystemTime::UNIX_EPOCH + SECOND);
             pool.refresh(now);
             for (request, (passed, by_clock, is_same)) in requests.iter().enumerate() {
                 now.at += Duration::from_millis(*passed);
@@ -231,7 +239,7 @@ mod tests {
     async fn after_a_request_without_a_response_no_other_connection_is_used() {
         let pool = Arc::new(Mutex::new(Pool::new(Arc::new(of_sdk))));
         let connections = Connections { pool, credentials: None };
-        let now = Moment { at: Instant::now(), by_clock: SystemTime::UNIX_EPOCH + SECOND };
+        let now = Moment::now(SystemTime::UNIX_EPOCH + SECOND);
         let end = |number, answered| {
             drop(RequestEnd { connections: connections.clone(), number, answered });
             lock(&connections.pool).number

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ::http::header::HOST;
 use ::http::{Request, Response, StatusCode, response};
@@ -20,6 +20,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::{Executor, Read, Write};
 use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use requeue::aws::Moment;
 use requeue::{Clock, is_last_poll};
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -44,25 +45,6 @@ pub(super) const MAX_HEADERS: usize = 1_000;
 const STREAM_WINDOW: u32 = 65_535;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// By both clocks, since one of them may stand still while Lambda freezes the environment.
-#[derive(Clone, Copy)]
-pub(super) struct LastUse {
-    at: Instant,
-    by_clock: SystemTime,
-}
-
-impl LastUse {
-    pub(super) fn now(clock: &Clock) -> Self {
-        Self { at: Instant::now(), by_clock: clock.now() }
-    }
-
-    /// If the clock was set back, the connection counts as old.
-    pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
-        now.at.duration_since(self.at) >= limit
-            || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
-    }
-}
-
 pub(super) enum Connection {
     Http1(Http1),
     Http2(Stream),
@@ -82,7 +64,7 @@ pub(super) struct Http2 {
     /// The number of streams that the target allows; 1 until its settings arrive.
     max_streams: Box<dyn Fn() -> usize + Send + Sync>,
     in_flight: AtomicUsize,
-    last_use: Mutex<LastUse>,
+    last_use: Mutex<Moment>,
     clock: Clock,
     _tasks: DropGuard,
 }
@@ -92,7 +74,7 @@ impl Http2 {
         self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
     }
 
-    pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
+    pub(super) fn is_fit(&self, limit: Duration, now: Moment) -> bool {
         let is_used = self.in_flight.load(Ordering::Relaxed) > 0
             || !lock(&self.last_use).is_older(limit, now);
         is_used && !self.sender.is_closed()
@@ -113,7 +95,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        *lock(&self.connection.last_use) = LastUse::now(&self.connection.clock);
+        *lock(&self.connection.last_use) = Moment::now(self.connection.clock.now());
         self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -218,7 +200,7 @@ where
             watched.upgrade().map_or(0, |connection| lock(&connection).current_max_send_streams())
         }),
         in_flight: AtomicUsize::new(0),
-        last_use: Mutex::new(LastUse::now(clock)),
+        last_use: Mutex::new(Moment::now(clock.now())),
         clock: clock.clone(),
         _tasks: guard,
     })

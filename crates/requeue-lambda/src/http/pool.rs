@@ -15,10 +15,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use requeue::aws::Moment;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connection, Http1, Http2, LastUse, Stream};
+use super::connection::{Connection, Http1, Http2, Stream};
 use super::connector::{BoxError, ConnectTimedOut, Connector, Connectors};
 use super::url::Address;
 use super::watched::lock;
@@ -62,23 +63,23 @@ struct Unused {
 
 struct UnusedHttp1 {
     connection: Http1,
-    last_use: LastUse,
+    last_use: Moment,
 }
 
 impl UnusedHttp1 {
-    fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
+    fn is_fit(&self, limit: Duration, now: Moment) -> bool {
         self.connection.sender.is_ready() && !self.last_use.is_older(limit, now)
     }
 }
 
 impl Unused {
-    fn close_old(&mut self, limit: Duration, now: LastUse) {
+    fn close_old(&mut self, limit: Duration, now: Moment) {
         self.http1.retain(|unused| unused.is_fit(limit, now));
         self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
     /// Takes the last used connection, so that unneeded ones grow old.
-    fn take(&mut self, limit: Duration, now: LastUse) -> Option<Connection> {
+    fn take(&mut self, limit: Duration, now: Moment) -> Option<Connection> {
         self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
         let shared =
@@ -128,8 +129,8 @@ impl<C: Connector> Pool<C> {
             let returned = self.0.returned.notified();
             {
                 let mut unused = self.0.unused();
-                if let Some(connection) =
-                    unused.take(self.0.settings.idle_timeout, LastUse::now(&self.0.settings.clock))
+                if let Some(connection) = unused
+                    .take(self.0.settings.idle_timeout, Moment::now(self.0.settings.clock.now()))
                 {
                     return Ok(connection);
                 }
@@ -226,7 +227,7 @@ impl<C: Connector> Pool<C> {
     }
 
     fn keep(&self, connection: Http1) {
-        let last_use = LastUse::now(&self.0.settings.clock);
+        let last_use = Moment::now(self.0.settings.clock.now());
         self.0.unused().http1.push(UnusedHttp1 { connection, last_use });
         self.0.returned.notify_waiters();
         self.watch();
@@ -253,7 +254,7 @@ impl<C: Connector> Pool<C> {
                 sleep(idle).await;
                 let Some(pool) = pool.upgrade() else { return };
                 let mut unused = pool.unused();
-                unused.close_old(idle, LastUse::now(&pool.settings.clock));
+                unused.close_old(idle, Moment::now(pool.settings.clock.now()));
                 unused.is_watched = !unused.http1.is_empty() || !unused.http2.is_empty();
                 if !unused.is_watched {
                     return;
