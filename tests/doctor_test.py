@@ -36,6 +36,7 @@ SECRET = "s3cret-of-a-header"
 # The ARNs that settings name instead of a secret.
 STORED = "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf"
 PARAMETER = "arn:aws:ssm:us-east-1:123456789012:parameter/orders/signing"
+NO_ROLE = "arn:aws:iam::000000000000:role/none"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:on-call"
 
 
@@ -55,6 +56,12 @@ def run(command, endpoint=MINISTACK):
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     script = f'aws() {{ command aws --endpoint-url "{endpoint}" "$@"; }}\nset -e\n{command}'
     subprocess.run(["bash", "-c", script], env={**KEYS, "PATH": path, "AWS_DEFAULT_REGION": "us-east-1"}, check=True, stdout=subprocess.PIPE)
+
+
+def runnable(remedy):
+    """Whether it is of commands alone, without a word in capitals that only a person can replace."""
+    named = re.search(r" (TOPIC|SUBNETS|GROUP|ROLE|NAME|ARN|URL|ALIAS)\b", remedy)
+    return not named and all(line.startswith("aws ") for line in remedy.splitlines())
 
 
 def at(findings, level):
@@ -223,10 +230,11 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual(levels(), [None, None, None])
 
         account.set("sharing", REQUEUE_TABLE="limits", REQUEUE_MAX_ENVIRONMENTS="9")
-        self.assertEqual(levels(), ["danger", "danger", "warning"])
-        table, permissions, limit = found()
+        # The permissions on a table come after the table.
+        self.assertEqual(levels(), ["danger", None, "warning"])
+        table, _, limit = found()
         self.assertEqual(table["found"], "there is no table limits in us-east-1")
-        create, grant = table["remedies"][0], permissions["remedies"][0]
+        create = table["remedies"][0]
         self.assertEqual(limit["remedies"], ["template, below Environment: Variables: `REQUEUE_MAX_ENVIRONMENTS: 10`"])
 
         # The remedies, as a shell runs them.
@@ -234,13 +242,13 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual(levels(), ["warning", "danger", "warning"])
         run(found()[0]["remedies"][0])
         self.assertEqual(found()[0]["found"], "limits is ACTIVE; items expire by expires")
-        run(grant)
+        run(found()[1]["remedies"][0])
         account.set("sharing", REQUEUE_MAX_ENVIRONMENTS="10")
         self.assertEqual(levels(), ["ok", "ok", "ok"])
 
         account.table("other", attribute="key")
         account.set("sharing", REQUEUE_TABLE="other")
-        self.assertEqual(levels(), ["danger", "danger", "ok"])
+        self.assertEqual(levels(), ["danger", None, "ok"])
         self.assertEqual(found()[0]["found"], "the key of other is key (S), and must be id (S) alone")
 
     def test_a_target_is_checked_until_it_can_be_invoked(self):
@@ -256,7 +264,7 @@ class OnMinistack(unittest.TestCase):
             return [findings.get(place, {}) for place in places]
 
         levels = lambda: [finding.get("level") for finding in found()]
-        self.assertEqual(levels(), ["danger", None, None, "danger", "ok"])
+        self.assertEqual(levels(), ["danger", None, None, None, "ok"])
         self.assertEqual(found()[0]["found"], "there is no function charge:live in us-east-1")
 
         role = account.role("charge", {"Effect": "Allow", "Action": "logs:PutLogEvents", "Resource": "*"})
@@ -270,7 +278,7 @@ class OnMinistack(unittest.TestCase):
         # The remedies, as a shell runs them.
         _, timeout, concurrency, permissions, mapping = found()
         for finding in (timeout, concurrency, permissions, mapping):
-            run(finding["remedies"][0].splitlines()[0])
+            run(finding["remedies"][0])
         self.assertEqual(levels(), ["ok"] * 5)
 
     def test_each_danger_is_found(self):
@@ -314,13 +322,15 @@ class OnMinistack(unittest.TestCase):
         expected |= {("denied", id) for id in denied}
         expected.add(("orphaned", "dead-letter-queue"))
         self.assertEqual((status, at(findings, "danger")), (3, expected), printed)
+        # SQS refuses a redrive policy whose queue does not allow it.
+        self.assertEqual(findings["denied", "max-receive-count"]["remedies"], ["after dead-letter-queue is fixed: run requeue doctor again"])
         # If the send to the dead-letter queue fails, Requeue needs a redrive policy, and there is none.
         self.assertIn(("careless", "redrive-policy"), at(findings, "warning"))
         for place in at(findings, "danger"):
             self.assertTrue(findings[place]["remedies"], place)
 
     def test_settings_that_keep_a_function_from_starting_are_told_without_secrets(self):
-        self.account.function("misread", "arn:aws:iam::000000000000:role/none", 30, REQUEUE_WRAP="maybe", REQUEUE_HEADERS=SECRET)
+        self.account.function("misread", NO_ROLE, 30, REQUEUE_WRAP="maybe", REQUEUE_HEADERS=SECRET)
         status, findings, printed = doctor(MINISTACK, "--function", "misread")
         self.assertEqual((status, at(findings, "danger")), (3, {(None, "settings"), (None, "mapping")}), printed)
         self.assertIn("REQUEUE_WRAP is `maybe`: must be one of when-needed, never", findings[None, "settings"]["found"])
@@ -397,7 +407,7 @@ class OnMinistack(unittest.TestCase):
         account = self.account
         account.good("shared")
         account.allow_loop("shared")
-        account.function("rival", "arn:aws:iam::000000000000:role/none", 30)
+        account.function("rival", NO_ROLE, 30)
         queue, dead = (account.attributes(name)["QueueArn"] for name in ("shared", "shared-dead"))
         rival, again = account.mapping("rival", queue), account.mapping("shared", dead)
         redrive = json.dumps({"deadLetterTargetArn": queue, "maxReceiveCount": 5})
@@ -480,7 +490,7 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
 
     def test_a_workers_message_may_be_handled_as_long_as_its_target_function_runs(self):
-        self.account.function("charge-slowly", "arn:aws:iam::000000000000:role/none", 5)
+        self.account.function("charge-slowly", NO_ROLE, 5)
         target = {"REQUEUE_TARGET_FUNCTION": "charge-slowly"}
         for visibility, level in [("19", "warning"), ("20", "ok")]:
             queue = f"worked-on-{visibility}"
@@ -534,6 +544,84 @@ class OnMinistack(unittest.TestCase):
             self.account.sqs.set_queue_attributes(QueueUrl=self.account.url("patient"), Attributes={name: value})
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
         self.assertEqual((status, at(findings, "warning")), (0, set()), printed)
+
+    def test_commands_in_the_printed_order_mend_what_is_broken_at_once(self):
+        account = self.account
+        uuid = lambda name: account.functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"][0]["UUID"]
+        change = lambda name, **settings: account.functions.update_event_source_mapping(UUID=uuid(name), **settings)
+        attributes = lambda name, **settings: account.sqs.set_queue_attributes(QueueUrl=account.url(name), Attributes=settings)
+        redrive = lambda name, target, count: attributes(name, RedrivePolicy=json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count}))
+        arn = lambda name: account.attributes(name)["QueueArn"]
+        configure = lambda name, **settings: (
+            account.functions.update_function_configuration(FunctionName=name, **settings),
+            account.functions.get_waiter("function_updated_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.2}),
+        )
+
+        def gone(name):
+            redrive(name, arn(f"{name}-dead"), 1)
+            account.sqs.delete_queue(QueueUrl=account.url(f"{name}-dead"))
+
+        def foreign(name):
+            """The redrive policy names a queue that another function handles."""
+            other = f"{name}-other"
+            redrive(name, account.queue(other), 1)
+            redrive(other, account.queue(f"{other}-dead"), 5)
+            account.function(f"{other}-handler", NO_ROLE, 3)
+            account.mapping(f"{other}-handler", arn(other))
+
+        def refused(name):
+            redrive(name, arn(f"{name}-dead"), 1)
+            attributes(f"{name}-dead", RedriveAllowPolicy='{"redrivePermission": "denyAll"}', MessageRetentionPeriod=str(DAY))
+
+        def powerless(name):
+            key = account.kms.create_key()["KeyMetadata"]["Arn"]
+            attributes(name, KmsMasterKeyId=key)
+            account.kms.disable_key(KeyId=key)
+            document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": POLLER[:3], "Resource": "*"}]})
+            account.iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=document)
+
+        def targeted(name):
+            account.function(f"{name}-target", NO_ROLE, 100)
+            account.functions.put_function_concurrency(FunctionName=f"{name}-target", ReservedConcurrentExecutions=0)
+            account.set(name, REQUEUE_TARGET_URL="", REQUEUE_TARGET_FUNCTION=f"{name}-target")
+            attributes(name, VisibilityTimeout="30")
+            change(name, ScalingConfig={})
+
+        faults = {
+            "gone": gone,
+            "foreign": foreign,
+            "refused": refused,
+            "itself": lambda name: redrive(name, arn(name), 1),
+            "undeclared": lambda name: attributes(name, RedrivePolicy="", VisibilityTimeout="10", MessageRetentionPeriod="600"),
+            "powerless": powerless,
+            "paused": lambda name: change(name, Enabled=False, FunctionResponseTypes=[]),
+            "crowded": lambda name: (change(name, BatchSize=100, MaximumBatchingWindowInSeconds=1), attributes(name, VisibilityTimeout="61")),
+            "targeted": targeted,
+            "tableless": lambda name: account.set(name, REQUEUE_TABLE=f"{name}-limits", REQUEUE_POLICY='{"rateLimit": {"limit": 49}}'),
+            "stopped": lambda name: account.functions.put_function_concurrency(FunctionName=name, ReservedConcurrentExecutions=0),
+            "loud": lambda name: configure(name, LoggingConfig={"LogFormat": "Text"}),
+        }
+        alone = [(fault,) for fault in faults]
+        for broken in [*alone, ("gone", "paused", "powerless"), ("refused", "crowded", "tableless"), ("undeclared", "targeted", "loud")]:
+            name = "mended-" + "-".join(broken)
+            with self.subTest(name):
+                account.good(name)
+                account.allow_loop(name)
+                for fault in broken:
+                    faults[fault](name)
+                seen = []
+                for _ in range(4):
+                    _, findings, printed = doctor(MINISTACK, "--function", name)
+                    # Only a person knows who is to be notified.
+                    bad = {place for place in at(findings, "danger") | at(findings, "warning") if not place[1].endswith("alarm")}
+                    seen.append(sorted(id for _, id in bad))
+                    if not bad:
+                        break
+                    for finding in findings.values():
+                        for remedy in filter(runnable, finding["remedies"][:1]):
+                            run(remedy)
+                self.assertTrue(seen[0], "nothing was broken")
+                self.assertEqual(bad, set(), f"{seen} {printed}")
 
     def test_the_page_shows_what_is_printed(self):
         name = "shown"

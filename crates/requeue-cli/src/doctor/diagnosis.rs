@@ -169,7 +169,7 @@ impl<'d> Context<'d> {
     }
 
     pub(crate) fn mappings(&self) -> impl Iterator<Item = &'d Mapping> {
-        self.deployment.paths.iter().filter_map(|path| path.mapping.as_ref())
+        self.deployment.handled().filter_map(|path| path.mapping.as_ref())
     }
 
     pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {

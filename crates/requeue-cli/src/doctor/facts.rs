@@ -45,6 +45,20 @@ pub(crate) struct Deployment {
     pub(crate) alarms: Known<Vec<Alarm>>,
 }
 
+impl Deployment {
+    /// Without a queue that is the dead-letter queue of another one. Handling its messages is the
+    /// mistake, which the check `dead-letter-consumers` of the other one reports.
+    pub(crate) fn handled(&self) -> impl Iterator<Item = &QueuePath> {
+        let is_of = |path: &QueuePath, other: &QueuePath| {
+            let dead_letters = other.dead_letters.as_ref().map(|reached| &reached.arn);
+            dead_letters == Some(&path.source.arn) && path.source.arn != other.source.arn
+        };
+        self.paths.iter().filter(move |path| {
+            !self.paths.iter().any(|other| is_of(path, other) && !is_of(other, path))
+        })
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alarm {
     pub(crate) name: String,
@@ -211,7 +225,7 @@ pub(crate) struct Reached {
     pub(crate) consumers: Known<Vec<Mapping>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
@@ -223,7 +237,7 @@ pub(crate) struct QueueAttributes {
     pub(crate) policy: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RedriveSettings {
     pub(crate) target: String,
     pub(crate) max_receive_count: u32,

@@ -120,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         .map(|deployment| {
             let mut findings = worst_first(checks::examine(&deployment), &endpoints);
             findings.retain(|finding| !arguments.ignore.contains(&finding.id));
+            checks::in_order(&deployment, &mut findings);
             (deployment, findings)
         })
         .collect();

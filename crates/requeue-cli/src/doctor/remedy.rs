@@ -104,9 +104,28 @@ pub(crate) fn configuration(context: &Context<'_>, function: &Function, options:
     }
 }
 
-/// As a line of the template: AWS's command line can only replace all variables at once.
-pub(crate) fn variable(name: &str, value: &str) -> String {
-    format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
+pub(crate) fn variable(context: &Context<'_>, name: &str, value: &str) -> String {
+    variables(context, &[(name, value)])
+}
+
+/// As lines of the template: AWS's command line can only replace all variables at once. A worker has
+/// no template.
+pub(crate) fn variables(context: &Context<'_>, values: &[(&str, &str)]) -> String {
+    let listed = |separator, quote: &str| {
+        let each = values.iter();
+        let each =
+            each.map(|(name, value)| format!("{quote}REQUEUE_{name}{separator}{value}{quote}"));
+        each.collect::<Vec<_>>().join(" and ")
+    };
+    match context.function() {
+        Ok(_) => format!("template, below Environment: Variables: {}", listed(": ", "`")),
+        Err(_) => format!("set {} in the environment of `requeue work`", listed("=", "")),
+    }
+}
+
+/// These parameters of the template; none for a worker.
+pub(crate) fn parameters(context: &Context<'_>, parameters: &str) -> Option<Remedy> {
+    context.function().ok().map(|_| format!("template, parameters: {parameters}").into())
 }
 
 pub(crate) fn widen(function: &Function, actions: &str) -> Remedy {
@@ -125,6 +144,12 @@ pub(crate) fn ask(function: &Function, actions: &str) -> String {
          to {}",
         function.role
     )
+}
+
+/// For a remedy that depends on the mistakes that other checks have found.
+pub(crate) fn after(ids: &[&str]) -> Remedy {
+    let are = if ids.len() > 1 { "are" } else { "is" };
+    format!("after {} {are} fixed: run requeue doctor again", ids.join(" and ")).into()
 }
 
 /// Puts a policy of this name into the function's role, and replaces an earlier one.

@@ -4,6 +4,7 @@ use requeue::queue::QueueArn;
 
 use super::super::arn::Arn;
 use super::super::facts::{Alarm, Metric};
+use super::dead_letters::{dead_letters, direct};
 use super::{Checked, Context, Remedy, all, not_checked, ok, remedy, warning};
 
 const SQS: &str = "AWS/SQS";
@@ -74,8 +75,7 @@ impl Sought<'_> {
 }
 
 pub(super) fn dead_letter_alarm(context: &Context<'_>) -> Checked {
-    let path = context.path()?;
-    let reached = path.dead_letters.iter().chain(&path.direct);
+    let reached = [dead_letters(context), direct(context)].into_iter().flatten();
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
     queues.dedup();
     all(queues.into_iter().map(|queue| {
@@ -105,11 +105,7 @@ fn since_first_send(context: &Context<'_>, queue: &QueueArn) -> Checked {
     let Some(metrics) = &context.config()?.metrics else {
         let found = "REQUEUE_METRICS is off, so no metric counts the age of a message that is \
                      retried";
-        let remedy = match context.function() {
-            Ok(_) => remedy::variable("METRICS", "emf"),
-            Err(_) => "set REQUEUE_METRICS=emf in the environment of `requeue work`".to_owned(),
-        };
-        return warning(found, [remedy]);
+        return warning(found, [remedy::variable(context, "METRICS", "emf")]);
     };
     let reason = ", and SQS leaves out messages received three times or more, and counts the age \
                   anew for each copy";
@@ -153,9 +149,10 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
             "aws cloudwatch enable-alarm-actions --region {region} --alarm-names '{}'",
             alarm.name.replace('\'', "'\\''")
         ));
-        let template = "template, parameters: `AlarmTopicArn=` and the ARN of an SNS topic, or \
-                        `AlarmEmail=` and an address";
-        return warning(found, [enable, template.into()]);
+        let template =
+            "`AlarmTopicArn=` and the ARN of an SNS topic, or `AlarmEmail=` and an address";
+        let template = remedy::parameters(context, template);
+        return warning(found, [enable].into_iter().chain(template));
     }
     let is_query = |alarm: &&Alarm| alarm.expressions.iter().any(|query| sought.may_be_in(query));
     let told = sought.told();
@@ -164,8 +161,8 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
         return Err(not_checked(found, [sought.create()]));
     }
     let found = format!("no alarm of this account and region reads {told}{}", sought.reason);
-    let template = "template, parameters: `Monitoring=alarms`".into();
-    warning(found, [sought.create(), template])
+    let template = remedy::parameters(context, "`Monitoring=alarms`");
+    warning(found, [sought.create()].into_iter().chain(template))
 }
 
 /// Whether an enabled action is for people or for a program, and not one that scales machines.

@@ -3,7 +3,7 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::{QueueAttributes, QueuePath, Reached, RedriveSettings};
+use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
 use super::{
     Checked, Context, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip, all, at, consumers,
     danger, days, ok, remedy, warning,
@@ -11,29 +11,83 @@ use super::{
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
-    if let Some(redrive) = &queue.redrive {
-        return ok(redrive.target.clone());
-    }
-    // The longest name has 80 characters.
-    let name = arn.name().trim_end_matches(".fifo");
-    let name: String = name.chars().take(80 - "-dead-letters.fifo".len()).collect();
-    let name = format!("{name}-dead-letters{}", if arn.is_fifo() { ".fifo" } else { "" });
-    let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
-    let redrive = remedy::redrive_policy(arn, &target, LEAST_RECEIVES);
-    let remedies = [Remedy::of([create(arn, &name), redrive])];
+    let found = match &queue.redrive {
+        None => "the queue has no redrive policy".to_owned(),
+        Some(RedriveSettings { target, .. }) => match misfit(context)? {
+            None => return ok(target.clone()),
+            Some(why) => format!("the redrive policy names {target}, which is {why}"),
+        },
+    };
+    // SQS redrives within one account and region.
+    let place = |arn: &QueueArn| {
+        let (text, name) = (arn.to_string(), arn.name());
+        text.strip_suffix(name).unwrap_or_default().to_owned()
+    };
+    let direct = direct(context).ok().filter(|direct| place(&direct.arn) == place(arn));
+    let name = direct.map_or_else(|| name_for(arn), |direct| direct.arn.name().to_owned());
+    let is_new = direct.is_none_or(|direct| direct.queue == Ok(None));
+    let redrive = remedy::redrive_policy(arn, &(place(arn) + &name), LEAST_RECEIVES);
+    let create = is_new.then(|| create(arn, &name));
+    let remedies = [Remedy::of(create.into_iter().chain([redrive]))];
     let config = context.config().ok();
     let mode = config.and_then(|config| config.dead_letter.as_ref());
     if matches!(mode, Some(DeadLetterMode::Direct(_))) {
-        let found = "the queue has no redrive policy for messages that the function cannot send to \
-                     its dead-letter queue";
-        warning(found, remedies)
+        let whose = "for messages that the function cannot send to its dead-letter queue";
+        warning(format!("{found} {whose}"), remedies)
     } else {
-        danger("the queue has no redrive policy", remedies)
+        danger(found, remedies)
     }
 }
 
-fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
-    context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
+/// The name of a new dead-letter queue. The longest name has 80 characters.
+fn name_for(source: &QueueArn) -> String {
+    let name = source.name().trim_end_matches(".fifo");
+    let name: String = name.chars().take(80 - "-dead-letters.fifo".len()).collect();
+    format!("{name}-dead-letters{}", if source.is_fifo() { ".fifo" } else { "" })
+}
+
+/// Why the queue that the redrive policy names is no dead-letter queue of this one.
+fn misfit(context: &Context<'_>) -> Result<Option<String>, Skip> {
+    let (path, source) = (context.path()?, &context.source()?.arn);
+    let Some(reached) = &path.dead_letters else {
+        return Ok(Some("no ARN of a queue".to_owned()));
+    };
+    if reached.arn == *source {
+        return Ok(Some("this queue itself".to_owned()));
+    }
+    if reached.arn.is_fifo() != source.is_fifo() {
+        return Ok(Some(format!("no {} queue", kind(source))));
+    }
+    let redrive = reached.known().and_then(|queue| queue.redrive.as_ref());
+    let is_passed_on = redrive.is_some_and(|redrive| redrive.target != source.to_string());
+    let consumers = consumers(context, reached, None).ok().flatten();
+    let (functions, _) = consumers.filter(|_| is_passed_on).unwrap_or_default();
+    let is_foreign = !functions.is_empty() && !functions.iter().any(|one| is_own(context, one));
+    let named = functions.join(", ");
+    Ok(is_foreign.then(|| format!("a source queue: it invokes {named}, and has a redrive policy")))
+}
+
+fn kind(queue: &QueueArn) -> &'static str {
+    if queue.is_fifo() { "FIFO" } else { "standard" }
+}
+
+/// The queue of the redrive policy, if that one can be right. Otherwise `redrive-policy` says it.
+pub(super) fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
+    let reached = context.path()?.dead_letters.as_ref();
+    let is_right = misfit(context)?.is_none();
+    reached.filter(|_| is_right).ok_or(Skip::NotApplicable)
+}
+
+/// The queue to which the function sends dead letters. If it is another one, `direct-queue` says it.
+pub(super) fn direct<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
+    let (path, other) = (context.path()?, dead_letters(context).ok());
+    let is_right = |reached: &&Reached| {
+        let (arn, source) = (&reached.arn, &path.source.arn);
+        arn != source
+            && arn.is_fifo() == source.is_fifo()
+            && other.is_none_or(|other| other.arn == *arn)
+    };
+    path.direct.as_ref().filter(is_right).ok_or(Skip::NotApplicable)
 }
 
 pub(super) fn dead_letter_queue(context: &Context<'_>) -> Checked {
@@ -121,18 +175,19 @@ pub(super) fn dead_letter_consumers(context: &Context<'_>) -> Checked {
         return ok(format!("no mapping receives messages of {name}"));
     };
     let found = format!("{name} invokes {}", consumers.join(", "));
-    // An ARN has the function's name before its alias or version.
-    let is_own = |consumer: &&str| {
-        let own = context.function().map(|function| function.name.as_str());
-        own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
-    };
-    if consumers.iter().any(is_own) {
+    if consumers.iter().any(|consumer| is_own(context, consumer)) {
         let found =
             format!("{found}: the function receives the messages again that it dead-lettered");
         danger(found, remedies)
     } else {
         warning(found, remedies)
     }
+}
+
+/// An ARN has the function's name before its alias or version.
+fn is_own(context: &Context<'_>, consumer: &str) -> bool {
+    let own = context.function().map(|function| function.name.as_str());
+    own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
 }
 
 pub(super) fn reasons(context: &Context<'_>) -> Checked {
@@ -157,52 +212,54 @@ pub(super) fn reasons(context: &Context<'_>) -> Checked {
         }
     };
     let remedy = if is_fifo {
-        format!(
-            "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {}`, with sqs:SendMessage on it",
-            remedy::variable("DEAD_LETTER", "direct"),
-            url(path)
-        )
+        format!("{}, with sqs:SendMessage on it", set_direct(context))
     } else {
-        format!(
-            "{}, with sqs:SendMessage on {}",
-            remedy::variable("DEAD_LETTER", "annotate"),
-            path.source.arn.name()
-        )
+        let annotate = remedy::variable(context, "DEAD_LETTER", "annotate");
+        format!("{annotate}, with sqs:SendMessage on {}", path.source.arn.name())
     };
     warning(found, [remedy])
 }
 
-fn url(path: &QueuePath) -> String {
-    path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url())
+/// The settings of the mode direct.
+pub(super) fn set_direct(context: &Context<'_>) -> String {
+    let values = [("DEAD_LETTER", "direct"), ("DEAD_LETTER_QUEUE_URL", &url(context))];
+    remedy::variables(context, &values)
+}
+
+fn url(context: &Context<'_>) -> String {
+    dead_letters(context).map_or_else(|_| "URL".to_owned(), |reached| reached.arn.url())
 }
 
 pub(super) fn direct_queue(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let reached = path.direct.as_ref().ok_or(Skip::NotApplicable)?;
     let (direct, source) = (&reached.arn, &path.source.arn);
+    let set_url = || remedy::variable(context, "DEAD_LETTER_QUEUE_URL", &url(context));
     if direct == source {
         let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
                      are dead-lettered return to it";
-        let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
-        return danger(found, [remedy]);
+        return danger(found, [set_url()]);
     }
-    let Some(queue) = reached.queue.as_ref()? else { return missing(direct) };
     let name = direct.name();
     if direct.is_fifo() != source.is_fifo() {
-        let kind = if source.is_fifo() { "FIFO" } else { "standard" };
+        let kind = kind(source);
         let found = format!("{name} is of another kind than {}, a {kind} queue", source.name());
         let remedy = format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL");
         return warning(found, [remedy]);
     }
-    if let Some(other) = path.dead_letters.as_ref().filter(|other| other.arn != *direct) {
+    if let Some(other) = dead_letters(context).ok().filter(|other| other.arn != *direct) {
         let other = other.arn.name();
+        let (level, is) = match &reached.queue {
+            Ok(None) => (Level::Danger, "does not exist, and is"),
+            _ => (Level::Warning, "is"),
+        };
         let found = format!(
-            "{name} is not {other}, the dead-letter queue of the redrive policy, where the `dlq` \
+            "{name} {is} not {other}, the dead-letter queue of the redrive policy, where the `dlq` \
              commands and the alarms look"
         );
-        let remedy = remedy::variable("DEAD_LETTER_QUEUE_URL", &url(path));
-        return warning(found, [remedy]);
+        return at(level, found, [set_url()]);
     }
+    let Some(queue) = reached.queue.as_ref()? else { return missing(direct) };
     let is_short = queue.retention < LONGEST_RETENTION;
     let level = if is_short { Level::Warning } else { Level::Ok };
     let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));

@@ -3,6 +3,7 @@
 use requeue::{Mode, RecursiveLoop, Strategy};
 
 use super::super::facts::{Function, FunctionSettings, Mapping, Readiness};
+use super::permissions::is_gone;
 use super::secrets::stored_text;
 use super::{
     Checked, Context, LOWER, Level, Remedy, Skip, at, danger, not_checked, ok, remedy, warning,
@@ -50,7 +51,8 @@ pub(super) fn settings(context: &Context<'_>) -> Checked {
     };
     let entries = valid.config.queues.keys();
     let unmapped: Vec<&str> = entries.filter(|name| !is_mapped(name)).map(String::as_str).collect();
-    if !unmapped.is_empty() && context.function().is_ok() {
+    let is_mapped = !context.deployment.paths.is_empty();
+    if !unmapped.is_empty() && is_mapped && context.function().is_ok() {
         let found = format!(
             "the policy has an entry for {}, and no mapping of this function has such a queue, so \
              the entry has no effect",
@@ -161,6 +163,11 @@ pub(super) fn mapping(context: &Context<'_>) -> Checked {
 
 pub(super) fn state(context: &Context<'_>) -> Checked {
     let function = context.function()?;
+    if function.log_access.as_ref().is_err_and(is_gone) {
+        let found = format!("the role {} does not exist", function.role);
+        let other = remedy::configuration(context, function, "--role ROLE");
+        return danger(found, [other.then("ROLE is the ARN of a role that Lambda may assume")]);
+    }
     let (level, state, command) = readiness(&function.state);
     let found = format!("the state is {state}");
     at(level, found, [remedy::function(context, &function.qualified(), command, "")])
@@ -231,7 +238,7 @@ pub(super) fn recursive_loop(context: &Context<'_>) -> Checked {
     let command = "put-function-recursion-config";
     let allow = remedy::function(context, &function.name, command, "--recursive-loop Allow");
     let line = "template, property of the function: `RecursiveLoop: Allow`".to_owned();
-    let variable = remedy::variable("RECURSIVE_LOOP", "Allow");
+    let variable = remedy::variable(context, "RECURSIVE_LOOP", "Allow");
     let is_terminated = config.recursive_loop == RecursiveLoop::Terminate;
     let is_fair = config.strategy == Strategy::Copy && config.policy.fair_shares.is_some();
     if is_fair && is_terminated {
@@ -336,7 +343,9 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     // If too little were left, Lambda would refuse the reservation.
     let free = function.unreserved_concurrency.as_ref();
     let is_refused = free.is_ok_and(|free| free + reserved < needed + LEAST_UNRESERVED);
-    let remedies = if reserved == 0 || reserved >= wanted {
+    let remedies = if reserved == 0 && is_refused {
+        vec![remedy::function(context, &function.name, "delete-function-concurrency", "")]
+    } else if reserved == 0 || reserved >= wanted {
         vec![reserve]
     } else if is_refused {
         vec![lower]

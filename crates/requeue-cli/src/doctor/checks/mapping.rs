@@ -1,12 +1,13 @@
 //! Checks of the event source mapping between a queue and the function.
 
+use std::time::Duration;
+
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
 use super::super::arn::function_name;
-use super::{
-    ADAPT, Checked, Context, Level, Remedy, Skip, at, consumers, danger, ok, remedy, warning,
-};
+use super::queue::lengthen;
+use super::{Checked, Context, Level, Remedy, Skip, at, consumers, danger, ok, remedy, warning};
 use crate::table::{messages, span, thousands};
 
 /// Requeue's own fields, and that of an envelope. Source: `docs/reference/wire-format.md`.
@@ -15,7 +16,7 @@ const MEMBERS: [&str; 5] =
 
 const MAX_CONCURRENCY: u32 = 1_000;
 /// The longest timeout of a function, in seconds. Source: Lambda quotas.
-const LONGEST_TIMEOUT: f64 = 900.0;
+const LONGEST_TIMEOUT: u64 = 900;
 
 pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
@@ -77,7 +78,7 @@ pub(super) fn filters(context: &Context<'_>) -> Checked {
              then deletes these copies",
         )
     };
-    at(level, found, [remedy::variable("WRAP", "never")])
+    at(level, found, [remedy::variable(context, "WRAP", "never")])
 }
 
 pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
@@ -97,20 +98,37 @@ pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
     warning(found, disable)
 }
 
-pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {
+/// The handlers of a batch that run at once, the rounds of them, and the time that the function has.
+fn rounds(context: &Context<'_>) -> Result<(u32, u32, Duration), Skip> {
     let (mapping, function) = (context.mapping()?, context.function()?);
     // For a target, the check `target-timeout` has the sum.
     if context.deployment.target.is_some() {
         return Err(Skip::NotApplicable);
     }
-    let Limits { concurrency, timeout, reserve, .. } = context.config()?.limits;
+    let Limits { concurrency, reserve, .. } = context.config()?.limits;
     let is_fifo = context.source()?.arn.is_fifo();
     // All messages of a FIFO batch may be of one group, and then run one after the other.
     let at_once = if is_fifo { 1 } else { u32::try_from(concurrency).unwrap_or(u32::MAX).max(1) };
-    let batch = mapping.batch_size;
-    let rounds = batch.div_ceil(at_once);
-    let longest = timeout * rounds;
     let time = function.timeout.saturating_sub(reserve.min(function.timeout / 4));
+    Ok((at_once, mapping.batch_size.div_ceil(at_once), time))
+}
+
+/// The timeout that a batch needs, if the function's is too short and Lambda allows this one.
+pub(super) fn longer(context: &Context<'_>) -> Result<Option<Duration>, Skip> {
+    let ((_, rounds, time), limits) = (rounds(context)?, &context.config()?.limits);
+    let longest = limits.timeout * rounds;
+    let needed = (longest + limits.reserve.min(longest / 3)).as_millis().div_ceil(1_000);
+    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+    Ok((longest > time && needed <= LONGEST_TIMEOUT).then(|| Duration::from_secs(needed)))
+}
+
+pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {
+    let (at_once, rounds, time) = rounds(context)?;
+    let (mapping, function) = (context.mapping()?, context.function()?);
+    let timeout = context.config()?.limits.timeout;
+    let is_fifo = context.source()?.arn.is_fifo();
+    let batch = mapping.batch_size;
+    let longest = timeout * rounds;
     let sum = format!(
         "a batch of {}, {} at once, {} each, takes up to {}; a timeout of {} leaves {}",
         messages(batch),
@@ -130,18 +148,16 @@ pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {
         remedies.push(remedy::mapping(context, mapping, &size).into());
         let concurrency = batch.div_ceil(fitting);
         if !is_fifo && concurrency <= MAX_CONCURRENCY {
-            remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()).into());
+            let concurrency = concurrency.to_string();
+            remedies.push(remedy::variable(context, "CONCURRENCY", &concurrency).into());
         }
     }
     let shorter = (time / rounds).as_secs();
     if shorter > 0 {
-        remedies.push(remedy::variable("TIMEOUT_SECONDS", &shorter.to_string()).into());
+        let shorter = shorter.to_string();
+        remedies.push(remedy::variable(context, "TIMEOUT_SECONDS", &shorter).into());
     }
-    let needed = (longest + reserve.min(longest / 3)).as_secs_f64().ceil();
-    if needed <= LONGEST_TIMEOUT {
-        let longer = remedy::configuration(context, function, &format!("--timeout {needed}"));
-        remedies.push(longer.then(ADAPT));
-    }
+    remedies.extend(longer(context)?.map(|needed| lengthen(context, function, needed)));
     warning(sum, remedies)
 }
 

@@ -40,8 +40,6 @@ const MOST_RECEIVES: u32 = 1_000;
 
 const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
 
-const ADAPT: &str = "then adapt the queue's visibility timeout";
-
 pub(crate) use alarms::REQUEUE;
 pub(crate) use logs::LOGGING;
 pub(crate) use permissions::{KEY, NO_KEY, SENDING, TAKING};
@@ -206,6 +204,65 @@ checks! {
         their age shows the trouble.";
 }
 
+/// The checks whose danger comes before this one: until it is mended, this one's remedy would fail, or
+/// would be wrong afterwards. And the variables without whose valid value there is nothing to check.
+fn after(id: &str) -> &'static [&'static str] {
+    match id {
+        "network" => &["queue-permissions", "key-permissions"],
+        "recursive-loop" => &["REQUEUE_RECURSIVE_LOOP", "REQUEUE_STRATEGY", "REQUEUE_MODE"],
+        "rate-limit" => &["REQUEUE_MAX_ENVIRONMENTS", "REQUEUE_CONCURRENCY"],
+        "target-timeout" | "target-concurrency" => &["REQUEUE_CONCURRENCY"],
+        // Without these, an enabled mapping would lose messages.
+        "mapping-enabled" => &[
+            "settings",
+            "function-state",
+            "secret-permissions",
+            "partial-batch-responses",
+            "filters",
+        ],
+        "filters" => &["REQUEUE_WRAP"],
+        "other-consumers" => &["mapping-enabled", "queue"],
+        "batch-fits-timeout" => &["REQUEUE_CONCURRENCY", "REQUEUE_TIMEOUT_SECONDS"],
+        // The target's timeout counts for a call.
+        "visibility-timeout" => &["target", "REQUEUE_TIMEOUT_SECONDS"],
+        "retention" | "message-size" | "key-permissions" => &["REQUEUE_STRATEGY"],
+        "max-receive-count" => {
+            &["redrive-policy", "dead-letter-queue", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"]
+        }
+        "dead-letter-reasons" | "direct-queue" => {
+            &["redrive-policy", "dead-letter-queue", "REQUEUE_DEAD_LETTER"]
+        }
+        "queue-permissions" => &["queue", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
+        "dead-letter-alarm" => &["dead-letter-queue"],
+        "age-alarm" => &["queue", "REQUEUE_METRICS", "REQUEUE_SERVICE"],
+        _ => &[],
+    }
+}
+
+/// Replaces each remedy that is to wait for another one, by [`after`].
+pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
+    let problems: Vec<&String> =
+        deployment.settings.iter().flat_map(|read| &read.problems).collect();
+    let dangers = findings.iter().filter(|it| it.diagnosis.level == Level::Danger);
+    let dangers: Vec<_> = dangers.map(|it| (it.id, it.queue.clone())).collect();
+    for Finding { id, queue, diagnosis, .. } in findings {
+        let comes_first = |first: &&&str| {
+            let is_its = |of: &Option<String>| of.is_none() || queue.is_none() || of == queue;
+            dangers.iter().any(|(id, of)| id == *first && is_its(of))
+        };
+        let is_invalid = |name: &&&str| problems.iter().any(|problem| problem.contains(**name));
+        let first: Vec<&str> = after(id).iter().filter(comes_first).copied().collect();
+        if diagnosis.level == Level::Ok {
+        } else if let Some(name) = after(id).iter().find(is_invalid) {
+            let reason = format!("{name} is not valid, see settings");
+            let Skip::Unknown(unknown) = not_checked(reason, [""; 0]) else { continue };
+            *diagnosis = unknown;
+        } else if !first.is_empty() {
+            diagnosis.remedies = vec![remedy::after(&first)];
+        }
+    }
+}
+
 /// The id of every check, in the order of the output.
 pub(crate) fn all_ids() -> impl Iterator<Item = &'static str> {
     OF_FUNCTION.iter().chain(OF_QUEUE).map(|check| check.id)
@@ -216,7 +273,7 @@ pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None, config };
     let mut findings: Vec<Finding> =
         OF_FUNCTION.iter().filter_map(|check| check.finding(&whole)).collect();
-    for path in &deployment.paths {
+    for path in deployment.handled() {
         let own = config.map(|config| config.of_queue(path.source.arn.name()));
         let context = Context { deployment, path: Some(path), config: own.as_ref() };
         findings.extend(OF_QUEUE.iter().filter_map(|check| check.finding(&context)));

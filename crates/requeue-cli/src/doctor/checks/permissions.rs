@@ -9,6 +9,7 @@ use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
     Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Reached, Unread,
 };
+use super::dead_letters::{dead_letters, direct};
 use super::{Checked, Context, Level, Remedy, Skip, all, at, danger, not_checked, ok, remedy};
 
 /// The actions of Lambda's poller and of the function on the queue.
@@ -58,7 +59,11 @@ impl<'a> Asked<'a> {
         if let Some(refused) = known.and_then(OwnPolicy::refusal) {
             return refused;
         }
-        let access = access.as_ref()?;
+        // If there is no such role, the check `function-state` reports it.
+        let unknown = |unread| {
+            if is_gone(unread) { Skip::NotApplicable } else { unread.into() }
+        };
+        let access = access.as_ref().map_err(unknown)?;
         let decision = |action: &&str| match access.get(*action) {
             // IAM's response has a decision for each action.
             None => Depends,
@@ -102,6 +107,11 @@ impl<'a> Asked<'a> {
         let consequence = if worst == NotAllowed { &*consequence } else { "" };
         at(level, format!("{found}{consequence}"), remedies)
     }
+}
+
+/// Whether IAM knows no such role.
+pub(super) fn is_gone(unread: &Unread) -> bool {
+    unread.error.code == "NoSuchEntity"
 }
 
 const NO_DENY: &str = "remove the Deny from the role's policies or its boundary";
@@ -183,9 +193,8 @@ pub(super) fn queue_permissions(context: &Context<'_>) -> Checked {
     let source = context.source()?;
     let sending = sends(context)?.then_some(SENDING);
     let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
-    let direct = context.path()?.direct.as_ref();
-    let direct = direct.map(|direct| permissions(context, direct, &[SENDING]));
-    all([permissions(context, source, &needed)].into_iter().chain(direct))
+    let direct = direct(context).and_then(|direct| permissions(context, direct, &[SENDING]));
+    all([permissions(context, source, &needed), direct])
 }
 
 /// Whether the function sends to its source queue. If its settings are unknown, it may.
@@ -225,9 +234,9 @@ pub(super) fn key_permissions(context: &Context<'_>) -> Checked {
     let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
     // SQS itself moves messages to the dead-letter queue.
     let reached = [
-        (path.dead_letters.as_ref(), &[][..]),
+        (dead_letters(context).ok(), &[][..]),
         (Some(&path.source), source),
-        (path.direct.as_ref(), &KEY),
+        (direct(context).ok(), &KEY),
     ];
     all(reached.into_iter().filter_map(|(reached, needed)| {
         let (key, arn) = (reached?.key.as_ref()?, &reached?.arn);
@@ -250,8 +259,9 @@ pub(super) fn use_of_key(
     };
     let CustomerKey { name, access, key, policy } = &**customer;
     let arn = key.as_ref().map_or(name, |key| &key.arn);
-    // Only KMS knows the key of such an alias.
-    let (Ok(function), [_, ..], false) = (context.function(), needed, is_alias(arn)) else {
+    // Only KMS knows the key of such an alias. Another key is to replace one that does not exist.
+    let is_hidden = is_alias(arn) || key.as_ref().is_ok_and(|key| key.state == NO_KEY);
+    let (Ok(function), [_, ..], false) = (context.function(), needed, is_hidden) else {
         return state_of_key(customer, of);
     };
     let Arn { partition, service, region, .. } = Arn::of(of);

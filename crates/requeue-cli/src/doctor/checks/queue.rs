@@ -5,10 +5,12 @@ use std::time::Duration;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::RedriveSettings;
+use super::super::facts::{Function, Mapping, QueuePath, RedriveSettings};
+use super::dead_letters::set_direct;
 use super::{
     ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
-    MOST_RECEIVES, Skip, TIMEOUTS, all, at, danger, days, ok, remedy, warning,
+    MOST_RECEIVES, Remedy, Skip, TIMEOUTS, all, at, danger, days, mapping, ok, remedy, target,
+    warning,
 };
 use crate::document::retries;
 use crate::table::{span, thousands};
@@ -30,7 +32,7 @@ pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
     let (Ok(function), Ok(mapping)) = (context.function(), context.mapping()) else {
         return worker_visibility(context, arn, visibility);
     };
-    let recommended = (function.timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY);
+    let recommended = recommended(function.timeout, mapping);
     let level = if visibility < function.timeout {
         Level::Danger
     } else if visibility < recommended {
@@ -48,8 +50,32 @@ pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
         span(mapping.window),
         span(recommended)
     );
-    let set = remedy::queue_attribute(arn, "VisibilityTimeout", recommended.as_secs());
-    at(level, found, [set])
+    // A longer timeout of the function may be the remedy of these.
+    let longer =
+        [mapping::longer(context), target::longer(context)].into_iter().flatten().flatten();
+    let timeout = longer.max().unwrap_or_default().max(function.timeout);
+    at(level, found, [set_visibility(arn, self::recommended(timeout, mapping))])
+}
+
+fn recommended(timeout: Duration, mapping: &Mapping) -> Duration {
+    (timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY)
+}
+
+fn set_visibility(queue: &QueueArn, visibility: Duration) -> String {
+    remedy::queue_attribute(queue, "VisibilityTimeout", visibility.as_secs())
+}
+
+/// Gives the function a longer timeout. Lambda refuses one above the visibility timeout of a queue.
+pub(super) fn lengthen(context: &Context<'_>, function: &Function, timeout: Duration) -> Remedy {
+    let set = |path: &QueuePath| {
+        let visibility = recommended(timeout, path.mapping.as_ref()?);
+        let is_short = path.source.known()?.visibility < visibility;
+        is_short.then(|| set_visibility(&path.source.arn, visibility))
+    };
+    let options = format!("--timeout {}", timeout.as_secs());
+    let update = remedy::configuration(context, function, &options);
+    let first = context.deployment.paths.iter().filter_map(set);
+    Remedy::of(first.chain(update.lines().map(str::to_owned)))
 }
 
 /// A worker extends the visibility timeout of its messages, unless the timeout is 0.
@@ -65,9 +91,8 @@ fn worker_visibility(context: &Context<'_>, arn: &QueueArn, visibility: Duration
     };
     let found =
         format!("{}, and a handler may run for {}{consequence}", span(visibility), span(timeout));
-    let enough = timeout.max(Duration::from_secs(30)).as_secs();
-    let set = remedy::queue_attribute(arn, "VisibilityTimeout", enough);
-    at(level, found, [set])
+    let enough = timeout.max(Duration::from_secs(30));
+    at(level, found, [set_visibility(arn, enough)])
 }
 
 pub(super) fn retention(context: &Context<'_>) -> Checked {
@@ -205,7 +230,5 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
         span(queue.visibility * slow)
     );
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
-    let direct = remedy::variable("DEAD_LETTER", "direct");
-    let direct = format!("{direct} and `REQUEUE_DEAD_LETTER_QUEUE_URL: URL`");
-    warning(found, [fewer, direct])
+    warning(found, [fewer, set_direct(context)])
 }

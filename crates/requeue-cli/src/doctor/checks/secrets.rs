@@ -71,7 +71,8 @@ fn grants(function: &Function) -> Vec<Remedy> {
     let (commands, parameters): (Vec<String>, Vec<String>) = services
         .into_iter()
         .filter_map(|(action, policy, parameter)| {
-            let arns = function.secrets.iter().map(|secret| secret.arn.as_str());
+            let there = function.secrets.iter().filter(|secret| !is_missing(function, secret));
+            let arns = there.map(|secret| secret.arn.as_str());
             let arns: Vec<&str> =
                 arns.filter(|arn| reading(arn) == action && is_whole(arn)).collect();
             let parameter = format!("{parameter}={}", arns.join(","));

@@ -19,16 +19,17 @@ fn properties<'d>(context: &Context<'d>) -> Result<&'d TableProperties, Skip> {
     of_table(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
 }
 
-fn create(context: &Context<'_>, name: &str) -> [String; 2] {
+fn create(context: &Context<'_>, name: &str) -> String {
     let region = context.region();
-    [
-        format!(
-            "aws dynamodb create-table --region {region} --table-name {name} --billing-mode \
-             PAY_PER_REQUEST --attribute-definitions AttributeName=id,AttributeType=S --key-schema \
-             AttributeName=id,KeyType=HASH"
-        ),
-        "template, parameters: `SharedTable=dynamodb`".to_owned(),
-    ]
+    format!(
+        "aws dynamodb create-table --region {region} --table-name {name} --billing-mode \
+         PAY_PER_REQUEST --attribute-definitions AttributeName=id,AttributeType=S --key-schema \
+         AttributeName=id,KeyType=HASH"
+    )
+}
+
+fn of_template(context: &Context<'_>) -> Option<Remedy> {
+    remedy::parameters(context, "`SharedTable=dynamodb`")
 }
 
 pub(super) fn table(context: &Context<'_>) -> Checked {
@@ -40,13 +41,15 @@ fn usable(context: &Context<'_>) -> Checked {
     let region = context.region();
     let Some(TableProperties { status, key }) = properties.as_ref()? else {
         let found = format!("there is no table {name} in {region}");
-        return danger(found, create(context, name));
+        let create = Remedy::from(create(context, name));
+        return danger(found, [create].into_iter().chain(of_template(context)));
     };
     if *key != [KEY] {
         let found = format!("the key of {name} is {}, and must be {KEY} alone", key.join(", "));
-        let [command, parameter] = create(context, &format!("{name}-id"));
-        let variable = remedy::variable("TABLE", &format!("{name}-id"));
-        return danger(found, [Remedy::of([command, variable]), parameter.into()]);
+        let other = format!("{name}-id");
+        let variable = remedy::variable(context, "TABLE", &other);
+        let create = Remedy::of([create(context, &other), variable]);
+        return danger(found, [create].into_iter().chain(of_template(context)));
     }
     let is_usable = ["ACTIVE", "UPDATING"].contains(&status.as_str());
     let level = if is_usable { Level::Ok } else { Level::Danger };
@@ -83,7 +86,11 @@ fn expiry(context: &Context<'_>) -> Checked {
 
 pub(super) fn table_permissions(context: &Context<'_>) -> Checked {
     let function = context.function()?;
-    let Table { name, arn, access, key, .. } = of_table(context)?;
+    let Table { name, arn, access, key, properties, .. } = of_table(context)?;
+    // Another table is to replace this one, see the check `table`.
+    if properties.as_ref().is_ok_and(|is| is.as_ref().is_none_or(|is| is.key != [KEY])) {
+        return Err(Skip::NotApplicable);
+    }
     let consequence =
         ": unless the table's own policy does, the function does without the table".to_owned();
     // Both actions, since this policy replaces one that an earlier remedy has put under the name.
@@ -108,7 +115,7 @@ fn shared_limit(context: &Context<'_>) -> Checked {
         return warning(
             "the policy has fairBy, but the function has no table: each execution environment \
              shares its own calls between the tenants that it knows",
-            ["template, parameters: `SharedTable=dynamodb`".to_owned()],
+            of_template(context),
         );
     }
     let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
@@ -124,7 +131,7 @@ fn shared_limit(context: &Context<'_>) -> Checked {
                 thousands(most),
                 thousands((calls * u64::from(most)).div_ceil(u64::from(shares.max(1))))
             ),
-            [remedy::variable("MAX_ENVIRONMENTS", &most.to_string())],
+            [remedy::variable(context, "MAX_ENVIRONMENTS", &most.to_string())],
         ),
         _ => ok(format!(
             "{told}; while the table does not respond, an environment without recent calls makes \

@@ -6,7 +6,8 @@ use super::super::arn::function_name;
 use super::super::facts::{InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
-use super::{ADAPT, Checked, Context, LOWER, Level, Remedy, Skip, at, danger, ok, remedy, warning};
+use super::queue::lengthen;
+use super::{Checked, Context, LOWER, Level, Remedy, Skip, at, danger, ok, remedy, warning};
 use crate::table::span;
 
 /// The actions of the function on its target. Without the second it does not know its timeout.
@@ -31,11 +32,30 @@ fn calls(context: &Context<'_>, batch: u32) -> Result<(u32, u32), Skip> {
     Ok((calls.min(most), calls.div_ceil(most)))
 }
 
+/// The most calls at a time; `None` if nothing limits the batches. A worker counts as one batch.
+fn most_calls(context: &Context<'_>) -> Result<Option<u32>, Skip> {
+    if context.function().is_err() {
+        return Ok(Some(u32::try_from(context.config()?.limits.concurrency).unwrap_or(u32::MAX)));
+    }
+    let reserved = *context.function()?.reserved_concurrency.as_ref()?;
+    let reserved = reserved.filter(|most| *most > 0);
+    let mut most = Some(0);
+    for mapping in context.mappings() {
+        let calls = calls(context, mapping.batch_size)?.0;
+        let batches = mapping.most_batches().into_iter().chain(reserved).min();
+        most = most
+            .zip(batches)
+            .map(|(most, batches): (u32, u32)| most.saturating_add(batches.saturating_mul(calls)));
+    }
+    // Without a mapping there is nothing to check.
+    if most == Some(0) { Err(Skip::NotApplicable) } else { Ok(most) }
+}
+
 pub(super) fn target(context: &Context<'_>) -> Checked {
     let InvokedFunction { name, properties, .. } = of(context)?;
     let Some(TargetProperties { state, .. }) = properties.as_ref()? else {
         let found = format!("there is no function {name} in {}", context.region());
-        return danger(found, [remedy::variable("TARGET_FUNCTION", "NAME")]);
+        return danger(found, [remedy::variable(context, "TARGET_FUNCTION", "NAME")]);
     };
     let (level, words, command) = readiness(state);
     // Nothing wakes it but a call.
@@ -44,14 +64,30 @@ pub(super) fn target(context: &Context<'_>) -> Checked {
     at(level, found, [remedy::function(context, name, command, "")])
 }
 
-pub(super) fn timeout(context: &Context<'_>) -> Checked {
-    let (function, target) = (context.function()?, properties(context)?.timeout);
-    let mut rounds = 1;
+/// The calls one after the other, and the time that they take.
+fn rounds(context: &Context<'_>) -> Result<(u32, Duration), Skip> {
+    let (target, mut rounds) = (properties(context)?.timeout, 1);
     for mapping in context.mappings() {
         rounds = rounds.max(calls(context, mapping.batch_size)?.1);
     }
+    Ok((rounds, (target + START) * rounds))
+}
+
+/// The timeout that the calls need, if the function's is too short and Lambda allows this one.
+pub(super) fn longer(context: &Context<'_>) -> Result<Option<Duration>, Skip> {
+    let (function, (_, time)) = (context.function()?, rounds(context)?);
+    let reserve = context.config()?.limits.reserve;
+    let is_short = time + reserve.min(function.timeout / 4) > function.timeout;
+    // A longer timeout has a longer reserve, up to the whole one.
+    let needed = (time + reserve).as_millis().div_ceil(1_000);
+    let needed = Duration::from_secs(u64::try_from(needed).unwrap_or(u64::MAX));
+    Ok((is_short && needed <= LONGEST_TIMEOUT).then_some(needed))
+}
+
+pub(super) fn timeout(context: &Context<'_>) -> Checked {
+    let (function, target) = (context.function()?, properties(context)?.timeout);
+    let (rounds, time) = rounds(context)?;
     let reserve = context.config()?.limits.reserve.min(function.timeout / 4);
-    let needed = (target + START) * rounds + reserve;
     let found = format!(
         "the target takes up to {}{}, with {} to start and {} to settle, and the function's timeout \
          is {}",
@@ -61,17 +97,11 @@ pub(super) fn timeout(context: &Context<'_>) -> Checked {
         span(reserve),
         span(function.timeout)
     );
-    if needed <= function.timeout {
+    if time + reserve <= function.timeout {
         return ok(found);
     }
-    let mut remedies: Vec<Remedy> = Vec::new();
-    // A longer timeout has a longer reserve, up to the whole one.
-    let longer =
-        ((target + START) * rounds + context.config()?.limits.reserve).as_secs_f64().ceil();
-    if longer <= LONGEST_TIMEOUT.as_secs_f64() {
-        let longer = remedy::configuration(context, function, &format!("--timeout {longer}"));
-        remedies.push(longer.then(ADAPT));
-    }
+    let lengthen = |needed| lengthen(context, function, needed);
+    let mut remedies: Vec<Remedy> = longer(context)?.map(lengthen).into_iter().collect();
     if rounds > 1 {
         remedies.push("lower the batch size of the mapping, or raise REQUEUE_CONCURRENCY".into());
     }
@@ -85,12 +115,14 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     let Some(reserved) = *reserved_concurrency.as_ref()? else {
         return ok(format!("{name} has no reserved concurrency"));
     };
-    let mut needed: u32 = 0;
-    for mapping in context.mappings() {
-        let batches = mapping.most_batches().unwrap_or_default();
-        needed =
-            needed.saturating_add(batches.saturating_mul(calls(context, mapping.batch_size)?.0));
-    }
+    let Some(needed) = most_calls(context)? else {
+        let found = format!(
+            "{name} has a reserved concurrency of {reserved}, and nothing limits the number of \
+             concurrent batches"
+        );
+        let level = if reserved == 0 { Level::Danger } else { Level::Warning };
+        return at(level, found, [remedy::after(&["concurrency"])]);
+    };
     let found = format!(
         "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time"
     );
@@ -102,11 +134,19 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     let options = format!("--reserved-concurrent-executions {needed}");
     let raise =
         remedy::function(context, function_name(name), "put-function-concurrency", &options);
-    at(level, found, [raise, LOWER.to_owned()])
+    let lower = match context.function() {
+        Ok(_) => LOWER.to_owned(),
+        Err(_) => remedy::variable(context, "CONCURRENCY", &reserved.max(1).to_string()),
+    };
+    at(level, found, [raise, lower])
 }
 
 pub(super) fn permissions(context: &Context<'_>) -> Checked {
-    let (function, InvokedFunction { name, arn, access, .. }) = (context.function()?, of(context)?);
+    let (function, target) = (context.function()?, of(context)?);
+    let InvokedFunction { name, arn, access, properties, .. } = target;
+    if matches!(properties, Ok(None)) {
+        return Err(Skip::NotApplicable);
+    }
     let consequence = ": unless the target's own policy does, every message is deferred".to_owned();
     let grants = vec![remedy::grant(function, &INVOKING, arn, "requeue-target").into()];
     let asked = Asked::of(access, &INVOKING[..1], format!(" on {name}"));

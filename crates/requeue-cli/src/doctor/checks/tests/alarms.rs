@@ -96,12 +96,23 @@ pub(super) const ROWS: &[Row] = &[
         Some(Unknown),
     ),
     ("dead-letter-alarm", |d| query(d, "MAX(METRICS())"), Some(Warning)),
-    // The queue to which the function sends has its own alarm.
+    // The check `direct-queue` reports the queue to which the function sends.
     (
         "dead-letter-alarm",
         |d| {
             d.direct(14 * DAY);
             d.path().direct.as_mut().unwrap().arn = arn("elsewhere");
+        },
+        Some(Fine),
+    ),
+    // Without a redrive policy, dead letters are in that queue alone.
+    (
+        "dead-letter-alarm",
+        |d| {
+            d.direct(14 * DAY);
+            d.path().direct.as_mut().unwrap().arn = arn("elsewhere");
+            d.path().dead_letters = None;
+            d.queue().redrive = None;
         },
         Some(Warning),
     ),

@@ -17,6 +17,7 @@ mod dead_letters;
 mod function;
 mod mapping;
 mod network;
+mod order;
 mod permissions;
 mod queue;
 mod remedies;

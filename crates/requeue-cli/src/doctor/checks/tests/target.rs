@@ -4,7 +4,7 @@ use super::super::target::INVOKING;
 use super::*;
 
 /// A target of 45 s, and the template's minute for a batch of ten in one call.
-fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
+pub(super) fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
     let state = Readiness {
         state: Some("Active".to_owned()),
         last_update_status: Some("Successful".to_owned()),
@@ -24,7 +24,7 @@ fn as_made(d: &mut Deployment) {
     invoked(d);
 }
 
-fn properties(d: &mut Deployment) -> &mut TargetProperties {
+pub(super) fn properties(d: &mut Deployment) -> &mut TargetProperties {
     invoked(d).properties.as_mut().unwrap().as_mut().unwrap()
 }
 
