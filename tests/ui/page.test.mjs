@@ -313,7 +313,7 @@ test("a look says why it did not reach messages, and what to do", async () => {
   await world.call(standard, "ReceiveMessage", { QueueUrl: standard.deadLetters, VisibilityTimeout: 600 });
   for (const [sqs, told] of [
     [fifo, "About 2 messages not reached: SQS hands out at most the first ten messages of a FIFO group; redrive or discard some of those below, then look again."],
-    [standard, "About 1 message not reached: another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over."],
+    [standard, "About 1 message not reached: another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over, after 12 h at most."],
   ]) {
     const tab = await open(await world.page(sqs, "--queue", sqs.deadLetters));
     await look(tab);

@@ -195,7 +195,7 @@ pub(crate) async fn delete(
     match looked.await.into_result() {
         // The result says what is left.
         Ok(looked) if looked.end == ScanEnd::Interrupted => {}
-        Ok(looked) => looked.tell(&dead_letters.queue.arn, progress),
+        Ok(looked) => looked.tell(&dead_letters.queue, progress),
         Err(error) => deleted.error = Some(error),
     }
     deleted

@@ -110,6 +110,16 @@ async fn a_look_that_is_not_complete_says_so() {
         run.stderr.contains("about 1 message of orders-dlq not reached: another reader holds"),
         "{run:?}"
     );
+    let (_, until) = run.stderr.split_once("holds them: until ").unwrap();
+    let (until, _) = until.split_once(" UTC at the latest if it was a dlq command ").unwrap();
+    let secs_of_day: Vec<u64> = until.split(':').map(|part| part.parse().unwrap()).collect();
+    let [hours, minutes, secs] = secs_of_day[..] else { panic!("{run:?}") };
+    let now = requeue::Clock::system().now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    // The command ended a moment ago.
+    let ago =
+        120 - (hours * 3_600 + minutes * 60 + secs + 86_400 - now.as_secs() % 86_400) % 86_400;
+    assert!(ago < 60, "{run:?}");
+    assert!(run.stderr.contains("12 h at most otherwise; run this again then"), "{run:?}");
 
     let third = world.sqs.create_queue("third", []).unwrap();
     let policy = format!(r#"{{"deadLetterTargetArn":"{third}","maxReceiveCount":99}}"#);

@@ -73,7 +73,7 @@ pub(super) async fn copy_all(
     let looked = scan.run(async |letters, held| copier.copy(letters, held).await).await;
     result.unseen = looked.unseen.clone();
     let looked = looked.into_result()?;
-    looked.tell(&dead_letters.queue.arn, progress);
+    looked.tell(&dead_letters.queue, progress);
     if looked.end == ScanEnd::Enough {
         result.not_chosen += looked.not_seen;
         result.is_cut_by_limit = looked.not_seen > 0;

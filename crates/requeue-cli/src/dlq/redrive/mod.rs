@@ -291,7 +291,7 @@ async fn moved_all(
     if redrive.planned.is_none() && redrive.moved > 0 {
         output::remark(MOVED_UNSEEN);
     }
-    redrive.unseen.tell(queue.arn.name());
+    redrive.unseen.tell(queue);
     redrive.is_complete = redrive.unseen.is_empty();
     Ok(())
 }

@@ -136,7 +136,7 @@ impl<'a> Scan<'a> {
         filter: &Filter,
         mut visit: impl FnMut(&Letter, &DeadLetter<'_>) -> Visited,
     ) -> Result<ScanResult, Error> {
-        let (queue, progress) = (&self.queue.arn, self.progress);
+        let (queue, progress) = (self.queue, self.progress);
         let looked = self.run(async |letters, _| {
             for letter in &letters {
                 let dead = letter.read();

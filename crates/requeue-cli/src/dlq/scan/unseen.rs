@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use requeue::queue::{Description, QueueArn};
+use requeue::Clock;
+use requeue::queue::Description;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use super::visibility;
 use crate::dlq::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::messages;
+use crate::table::{clock_time, messages};
 use crate::{Error, output};
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -63,7 +65,7 @@ impl ScanResult {
     }
 
     /// Notes the messages of this queue that were not seen. The page has a list of them instead.
-    pub(crate) fn tell(&self, queue: &QueueArn, progress: &CommandProgress) {
+    pub(crate) fn tell(&self, queue: &Description, progress: &CommandProgress) {
         if !progress.tells_notes() {
             return;
         }
@@ -74,7 +76,7 @@ impl ScanResult {
             let seen = messages(self.looked_at);
             output::remark(&format!("interrupted: {seen} looked at{visible}"));
         }
-        self.unseen.tell(queue.name());
+        self.unseen.tell(queue);
     }
 }
 
@@ -131,12 +133,20 @@ impl Unseen {
     }
 
     /// Notes the number, the reason and the remedy, unless the caller already knows the reason.
-    pub(crate) fn tell(&self, queue: &str) {
+    pub(crate) fn tell(&self, queue: &Description) {
+        let name = queue.arn.name();
         for (cause, count) in &self.by_cause {
-            if let Some(words) = cause.words() {
-                let count = messages(*count);
-                output::remark(&format!("about {count} of {queue} not reached: {words}"));
+            let Some(words) = cause.words() else { continue };
+            let (count, mut until) = (messages(*count), String::new());
+            if *cause == Cause::AnotherReader {
+                let hidden = visibility(queue, usize::MAX, None);
+                let end = clock_time(Clock::system().now() + hidden);
+                until = format!(
+                    ": until {end} UTC at the latest if it was a dlq command without --rate that was \
+                     killed, and 12 h at most otherwise; run this again then"
+                );
             }
+            output::remark(&format!("about {count} of {name} not reached: {words}{until}"));
         }
     }
 }
@@ -148,9 +158,7 @@ impl Cause {
                 "SQS hands out at most the first ten messages of a FIFO group; redrive or discard \
                  these with --limit 10, then run this again"
             }
-            Self::AnotherReader => {
-                "another reader holds them; run this again after their visibility timeout"
-            }
+            Self::AnotherReader => "another reader holds them",
             Self::Delayed => "their delay has not ended; run this again after it",
             Self::NotReceived => "SQS's counts are approximate; run this again in a minute",
             Self::MaxMessages => "--max-messages is too small; raise it",

@@ -21,7 +21,7 @@ const SOME_FIRST = "redrive or discard some of those below, then look again";
 // Why a look did not reach messages, and what to do.
 const MISSED = {
   fifoGroup: `SQS hands out at most the first ten messages of a FIFO group; ${SOME_FIRST}`,
-  anotherReader: "another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over",
+  anotherReader: "another reader hides them, or a look, a redrive or a discard that could not make them visible again; look again when their visibility timeout is over, after 12 h at most",
   delayed: "their delay has not ended; look again after it",
   maxMessages: `a look ends at --max-messages; ${SOME_FIRST}`,
   timeUp: `a look ends before its first messages are visible again; ${SOME_FIRST}`,
