@@ -1,7 +1,7 @@
 //! The text of the document, parsed only as far as needed. Names and values stay as they were
 //! written, so that a problem can show them and a repeated name is found.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::{fmt, mem};
 
 use serde_json::value::RawValue;
@@ -16,7 +16,9 @@ const ALIKE: f64 = 0.85;
 
 pub(in crate::config) struct Problems {
     found: RefCell<Vec<String>>,
-    in_problems: InProblems,
+    /// Whether one of them says how a duration is written.
+    tells_durations: Cell<bool>,
+    values: InProblems,
 }
 
 /// Whether problems show what was written.
@@ -28,14 +30,14 @@ pub(in crate::config) enum InProblems {
 }
 
 impl Problems {
-    pub(in crate::config) fn new(in_problems: InProblems) -> Self {
-        Self { found: RefCell::default(), in_problems }
+    pub(in crate::config) fn new(values: InProblems) -> Self {
+        Self { found: RefCell::default(), tells_durations: Cell::default(), values }
     }
 
     /// Notes a problem once: a key that serves two classes has it twice.
     pub(super) fn note(&self, problem: String) {
         let mut found = self.found.borrow_mut();
-        if !found.contains(&problem) {
+        if !found.iter().any(|known| known.starts_with(&problem)) {
             found.push(problem);
         }
     }
@@ -56,6 +58,8 @@ pub(in crate::config) struct Json<'d> {
     pub(super) path: String,
     pub(super) problems: &'d Problems,
 }
+
+const AS_DURATION: &str = ", or a duration as in 12h";
 
 const MAX_NAMES: usize = 10;
 
@@ -89,6 +93,12 @@ impl<'d> Json<'d> {
         let place = if self.path.is_empty() { String::new() } else { format!("{} ", self.path) };
         self.problems.note(format!("{place}is {self}: must be {allowed}"));
         None
+    }
+
+    /// Refuses a duration. The first such problem says how one is written.
+    pub(super) fn refuse_duration<T>(&self, allowed: &str) -> Option<T> {
+        let is_told = self.problems.tells_durations.replace(true);
+        self.refuse(&format!("{allowed}{}", if is_told { "" } else { AS_DURATION }))
     }
 
     /// Refuses a value that is no object, and every name that is unknown or stands twice.
@@ -127,7 +137,7 @@ impl<'d> Json<'d> {
 
     /// A name or a value within it, as a problem shows it.
     pub(super) fn shown(&self, text: &str) -> String {
-        match self.problems.in_problems {
+        match self.problems.values {
             InProblems::Shown => shortened(text),
             InProblems::Hidden => "…".to_owned(),
         }

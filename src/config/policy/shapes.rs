@@ -68,19 +68,21 @@ pub(super) struct Given<T> {
 }
 
 impl Count {
-    /// This number of the value, if it is allowed.
-    fn of(&self, number: Option<f64>, json: &Json<'_>) -> Option<u32> {
+    /// This number, if it is allowed.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole, and within the bounds of a u32"
+    )]
+    fn of(&self, number: Option<f64>) -> Option<u32> {
         let whole = number.filter(|number| {
             (f64::from(self.min)..=f64::from(self.max)).contains(number) && number.fract() == 0.0
         });
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "whole, and within the bounds of a u32"
-        )]
-        let count = whole.map(|number| number as u32);
-        let allowed = || format!("a whole number from {} to {}", self.min, self.max);
-        count.or_else(|| json.refuse(&allowed()))
+        whole.map(|number| number as u32)
+    }
+
+    fn words(&self) -> String {
+        format!("a whole number from {} to {}", self.min, self.max)
     }
 }
 
@@ -88,7 +90,7 @@ impl Shape for Count {
     type Value = u32;
 
     fn read(&self, json: &Json<'_>) -> Option<u32> {
-        self.of(json.number(), json)
+        self.of(json.number()).or_else(|| json.refuse(&self.words()))
     }
 
     fn write(&self, count: &u32) -> Option<Value> {
@@ -101,9 +103,8 @@ impl Number {
         format!("{} from {} to {}", self.what, self.min, self.max)
     }
 
-    fn of(&self, number: Option<f64>, json: &Json<'_>) -> Option<f64> {
-        let number = number.filter(|number| (self.min..=self.max).contains(number));
-        number.or_else(|| json.refuse(&self.words()))
+    fn of(&self, number: Option<f64>) -> Option<f64> {
+        number.filter(|number| (self.min..=self.max).contains(number))
     }
 }
 
@@ -111,7 +112,7 @@ impl Shape for Number {
     type Value = f64;
 
     fn read(&self, json: &Json<'_>) -> Option<f64> {
-        self.of(json.number(), json)
+        self.of(json.number()).or_else(|| json.refuse(&self.words()))
     }
 
     fn write(&self, number: &f64) -> Option<Value> {
@@ -123,7 +124,8 @@ impl Shape for Seconds {
     type Value = Duration;
 
     fn read(&self, json: &Json<'_>) -> Option<Duration> {
-        self.0.of(json.seconds(), json).map(Duration::from_secs_f64)
+        let secs = self.0.of(json.seconds()).or_else(|| json.refuse_duration(&self.0.words()));
+        secs.map(Duration::from_secs_f64)
     }
 
     /// Whole seconds as an integer, as people write them.
@@ -137,7 +139,8 @@ impl Shape for WholeSeconds {
     type Value = Duration;
 
     fn read(&self, json: &Json<'_>) -> Option<Duration> {
-        self.0.of(json.seconds(), json).map(|secs| Duration::from_secs(secs.into()))
+        let secs = self.0.of(json.seconds()).or_else(|| json.refuse_duration(&self.0.words()));
+        secs.map(|secs| Duration::from_secs(secs.into()))
     }
 }
 

@@ -393,11 +393,11 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
         (
             r#"{"totalTimeoutSeconds": "20d"}"#,
-            r#"totalTimeoutSeconds is `"20d"`: must be a number of seconds from 1 to 1208700"#,
+            r#"totalTimeoutSeconds is `"20d"`: must be a number of seconds from 1 to 1208700, or a duration as in 12h"#,
         ),
         (
             r#"{"totalTimeoutSeconds": "soon"}"#,
-            r#"totalTimeoutSeconds is `"soon"`: must be a number of seconds from 1 to 1208700"#,
+            r#"totalTimeoutSeconds is `"soon"`: must be a number of seconds from 1 to 1208700, or a duration as in 12h"#,
         ),
         (r#"{"retry": 5}"#, "retry is unknown; the nearest key is maxRetryAfterSeconds"),
         (
@@ -455,7 +455,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"backoff": [5, 0]}"#,
-            "backoff[1] is `0`: must be a number of seconds from 0.001 to 86400",
+            "backoff[1] is `0`: must be a number of seconds from 0.001 to 86400, or a duration as in 12h",
         ),
         (
             r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
@@ -578,7 +578,7 @@ fn a_wrong_entry_of_queues_is_refused_with_its_place() {
         ),
         (
             r#""refunds": {"timeoutSeconds": 5401}"#.to_owned(),
-            "queues.refunds.timeoutSeconds is `5401`: must be a number of seconds from 0.001 to 5400",
+            "queues.refunds.timeoutSeconds is `5401`: must be a number of seconds from 0.001 to 5400, or a duration as in 12h",
         ),
         (
             r#""refunds": {"concurrency": 0}"#.to_owned(),
@@ -686,6 +686,8 @@ fn all_problems_are_told_at_once() {
         "errorConfigs.TEMPORARY.baseDelay is 9: must be at most 3",
     ];
     assert_eq!(problems.len(), begins.len(), "{problems:#?}");
+    let forms = problems.iter().filter(|problem| problem.ends_with("or a duration as in 12h"));
+    assert_eq!(forms.count(), 1, "{problems:#?}");
     for (problem, begin) in problems.iter().zip(begins) {
         assert!(problem.starts_with(begin), "{problem}");
     }

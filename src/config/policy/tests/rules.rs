@@ -359,11 +359,11 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 404}, "class": "QUOTA", "delaySeconds": 0}]"#,
-            "rules[0].delaySeconds is `0`: must be a number of seconds from 0.001 to 43200",
+            "rules[0].delaySeconds is `0`: must be a number of seconds from 0.001 to 43200, or a duration as in 12h",
         ),
         (
             r#"[{"match": {"status": 404}, "class": "QUOTA", "delaySeconds": 43201}]"#,
-            "rules[0].delaySeconds is `43201`: must be a number of seconds from 0.001 to 43200",
+            "rules[0].delaySeconds is `43201`: must be a number of seconds from 0.001 to 43200, or a duration as in 12h",
         ),
         (
             r#"[{"match": {"status": 404}, "class": "NON_RETRYABLE", "delaySeconds": 3}]"#,

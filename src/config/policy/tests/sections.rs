@@ -25,7 +25,7 @@ fn the_protection_of_callees_can_be_set_and_switched_off() {
         ),
         (
             r#"{"maxPauseSeconds": 901}"#,
-            "maxPauseSeconds is `901`: must be a number of seconds from 0.001 to 900",
+            "maxPauseSeconds is `901`: must be a number of seconds from 0.001 to 900, or a duration as in 12h",
         ),
         (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: must be off, or an object"),
         (
