@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::config::ProvideCredentials;
 use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, Clock, FailureClass, Handler, InvocationError, Outcome, Record, Report,
-    Sampler, Settings, Settlement, SqsEvent, aws, respond,
+    BatchProcessor, Clock, FailureClass, Handler, InvocationError, Observers, Outcome, Record,
+    Report, Sampler, Settings, Settlement, SqsEvent, aws, respond,
 };
 use requeue_lambda::{Config, HttpTarget, TargetRules, TargetUrl};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ use crate::local_function::{
     BEYOND_TARGET, FunctionProcesses, LatestStart, LineOutput, ProcessGroups, Program,
     SHUTDOWN_GRACE, local_target,
 };
-use crate::observe::short_id;
+use crate::observe::{CircuitLines, short_id};
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -169,6 +169,7 @@ async fn invoke(
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
     let progress = CommandProgress::shown_after(NOTICEABLE, "asking for the queue");
+    settings.observers = Observers::only(CircuitLines);
     settings.sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let mut embedded = None;
     let queue = if arguments.is_embedded() {

@@ -11,6 +11,8 @@ use requeue::{Clock, DeadLetter, LogLines, Outcome};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::output;
+
 mod event;
 mod handler;
 mod log_line;
@@ -22,6 +24,21 @@ pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
 pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
+
+/// Tells on the standard error that a circuit opens or closes, for a command without a log.
+pub(crate) struct CircuitLines;
+
+impl requeue::Observer for CircuitLines {
+    fn observe(&self, event: &requeue::Event<'_>) {
+        match event {
+            requeue::Event::CircuitOpened { cause, is_enforced: true, .. } => {
+                output::note(format_args!("circuit opened: {}", brief(cause)));
+            }
+            requeue::Event::CircuitClosed { .. } => output::note("circuit closed"),
+            _ => {}
+        }
+    }
+}
 
 /// Where the adapters and the library tell what they see; its clones are the same.
 #[derive(Clone)]

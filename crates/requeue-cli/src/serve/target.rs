@@ -139,7 +139,11 @@ impl Observer for Shown {
                 event
             }
             Heard::CircuitOpened { .. } => Event::now(Kind::CircuitOpened, Ids::default()),
-            Heard::CircuitClosed { .. } => Event::now(Kind::CircuitClosed, Ids::default()),
+            Heard::CircuitClosed { .. } => {
+                // The log has lines from WARN on.
+                LineOutput::Stdout.line("circuit closed");
+                Event::now(Kind::CircuitClosed, Ids::default())
+            }
             _ => return,
         };
         if let Some(events) = &self.events {

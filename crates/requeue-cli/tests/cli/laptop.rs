@@ -193,6 +193,30 @@ fn a_wrapped_copy_is_shown_as_one() {
     );
 }
 
+#[test]
+fn a_circuit_that_opens_is_told() {
+    let event: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../events/single.json")).unwrap();
+    let opens = |count: usize| {
+        let mut event = event.clone();
+        let record = event["Records"][0].take();
+        let of = |n| {
+            let mut record = record.clone();
+            record["messageId"] = format!("message-{n}").into();
+            record["receiptHandle"] = format!("handle-{n}").into();
+            record["body"] = r#"{"answer": "unavailable"}"#.into();
+            record
+        };
+        event["Records"] = (0..count).map(of).collect();
+        let path = crate::run::scratch(&format!("outage-{count}.json"));
+        std::fs::write(&path, event.to_string()).unwrap();
+        let run = requeue(&["invoke", path.to_str().unwrap(), "--sample", "0.5"]);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        run.stderr.lines().filter(|line| *line == "circuit opened: 503").count()
+    };
+    assert_eq!([4, 5, 6].map(opens), [0, 1, 1]);
+}
+
 /// An event with so many orders that the endpoint does not accept, sent just now.
 fn event(name: &str, records: usize) -> String {
     let now = requeue::Clock::system()
