@@ -217,12 +217,16 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }
+    // A log line has no path of a URL.
+    let shown = |url: &TargetUrl| if view.has_screen { url.with_path() } else { url.to_string() };
+    let name = url.as_ref().map(shown).unwrap_or_default();
     if let Some((limit, target)) = arguments.wait_for_target.zip(url.as_ref()) {
-        view.waiting(&format!("the target {target}"), wait_for(target, limit)).await?;
+        let wait = wait_for((target, &name), limit);
+        view.waiting(&format!("the target {name}"), wait).await?;
     }
     let (is_function, observer) = (url.is_none(), view.observer.clone());
     let (handler, target) = if let Some(url) = url {
-        let (name, mut http) = (url.to_string(), config.http.clone());
+        let mut http = config.http.clone();
         http.timeout = own.limits.timeout;
         (BoxHandler::new(Observed::new(HttpTarget::new(url, http)?, observer)), name)
     } else {
@@ -261,7 +265,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
 
 const PAUSE: Duration = Duration::from_millis(200);
 
-async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
+async fn wait_for((target, name): (&TargetUrl, &str), limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);
     let host = target.host().trim_matches(['[', ']']);
     let end = Instant::now() + limit;
@@ -271,7 +275,7 @@ async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
         }
         if Instant::now() + PAUSE > end {
             bail!(
-                "the target {target} accepted no connection within {} s; start it, or correct \
+                "the target {name} accepted no connection within {} s; start it, or correct \
                  its URL",
                 limit.as_secs()
             );

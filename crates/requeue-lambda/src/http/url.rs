@@ -67,6 +67,15 @@ impl TargetUrl {
         }
     }
 
+    /// With its path, for the person at a terminal who chose it, and without its query.
+    #[must_use]
+    pub fn with_path(&self) -> String {
+        let query = self.uri.query().map_or("", |_| "?…");
+        let origin = self.to_string();
+        let origin = origin.trim_end_matches('…').trim_end_matches('/');
+        format!("{origin}{}{query}", self.uri.path())
+    }
+
     /// The host, without the port.
     #[must_use]
     pub fn host(&self) -> &str {
@@ -265,6 +274,13 @@ mod tests {
             format!("{url} {url:?}"),
             "https://example.com:444/… TargetUrl(https://example.com:444/…)"
         );
+        for (text, shown) in [
+            ("http://localhost:80/orders/?key=s3cret", "http://localhost:80/orders/?…"),
+            ("https://example.com", "https://example.com/"),
+            ("https://example.com/?s3cret", "https://example.com/?…"),
+        ] {
+            assert_eq!(TargetUrl::parse(text).expect("it is valid").with_path(), shown);
+        }
         for text in [
             "https://s3cret:s3cret@example.com/",
             "http://example.com/s3cret?s3cret",
