@@ -189,7 +189,7 @@ pub use lambda::{
 };
 #[doc(hidden)]
 pub use lambda::{init_logging_in_lambda, log_start_error, run_on_this_thread};
-pub use limit::{LimitStatus, TenantStatus};
+pub use limit::{LimitStatus, PausedKey, TenantStatus};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use observer::{Event, Observer, Observers};
 pub use pointer::{InvalidJsonPointer, JsonPointer};

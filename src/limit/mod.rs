@@ -33,7 +33,7 @@ use line::FairQueue;
 pub(crate) use line::{StartTag, Tenant};
 use overrides::Override;
 pub(crate) use overrides::OverrideChange;
-pub use overrides::{LimitStatus, TenantStatus};
+pub use overrides::{LimitStatus, PausedKey, TenantStatus};
 pub(crate) use pace::KnownLimit;
 use pace::{Cap, LastUnits, Pace};
 
@@ -314,7 +314,7 @@ pub(crate) fn epoch_nanos(time: SystemTime) -> u64 {
     nanos(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-fn from_epoch_nanos(nanos: u64) -> SystemTime {
+pub(crate) fn from_epoch_nanos(nanos: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 

@@ -153,6 +153,20 @@ pub struct LimitStatus {
     pub waiting: u64,
     /// The tenants with messages in line, those with the most first.
     pub tenants: Vec<TenantStatus>,
+    /// The values of keys whose own limit an operator has paused: eight of them at most.
+    pub paused_keys: Vec<PausedKey>,
+}
+
+/// The value of a key whose own limit an operator has paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PausedKey {
+    /// The value, if the policy gives it a weight, or if the limit is its own.
+    pub name: Option<String>,
+    /// As [`TenantStatus::hash`].
+    pub hash: u16,
+    /// The end of the pause, to 65 µs.
+    pub until: SystemTime,
 }
 
 /// A tenant of a limit that is shared fairly, or several tenants that share a place in its line.
@@ -207,6 +221,7 @@ impl LimitState {
             pace: (whole as f64 / now as f64).min(1.0),
             waiting: self.line.backlog(),
             tenants,
+            paused_keys: Vec::new(),
         }
     }
 }

@@ -7,19 +7,35 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
 
-use super::{expires, scope_key};
+use super::{expires, item_key, scope_key};
 use crate::clock::Clock;
 use crate::gate::{Scope, SharedHealth};
-use crate::limit::{LimitState, LimitStatus, OverrideChange, Tenant};
+use crate::limit::{
+    LimitState, LimitStatus, OverrideChange, PausedKey, Tenant, epoch_nanos, from_epoch_nanos,
+};
 use crate::pointer;
 use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
 use crate::settings::SharedTable;
-use crate::table::{Answer, Field, Key, Table, TableError};
+use crate::table::{Answer, Field, Key, Table, TableError, Update};
 
 /// An operator is in no hurry.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Calls change the item all the time.
 const MAX_REQUESTS: u32 = 20;
+
+/// The paused keys of a scope, in an item of their own. Each number is the end of the pause, in which
+/// the hash of the value replaces the last 16 bits: 65 µs.
+const PAUSED_KEYS: [Field; 8] = Field::each([
+    "pausedKey0",
+    "pausedKey1",
+    "pausedKey2",
+    "pausedKey3",
+    "pausedKey4",
+    "pausedKey5",
+    "pausedKey6",
+    "pausedKey7",
+]);
+const HASH: u64 = 0xffff;
 
 /// A rate limit in a [`SharedTable`], as an operator sees and changes it while it runs.
 ///
@@ -34,7 +50,11 @@ pub struct LimitControl {
     limit: RateLimit,
     /// The item, or two: a value that is written as a number may be a text too.
     items: Vec<Key>,
-    /// The values with a weight, by the part of their hash in the item.
+    /// The item of the paused keys.
+    index: Key,
+    /// The hash of the value, if the limit is of one value of a key.
+    own: Option<u16>,
+    /// The known values, those with a weight or its own, by the part of their hash in the items.
     tenants: BTreeMap<u16, String>,
 }
 
@@ -50,11 +70,10 @@ impl LimitControl {
     ) -> Option<Self> {
         let items = vec![scope_key(&shared.namespace, queue.unwrap_or_default(), scope)];
         let weights = policy.fair_shares.iter().flat_map(|shares| shares.weights.keys());
-        let tenants = weights.flat_map(|value| {
-            names(value).map(|name| (Tenant::of(&name, 1).owner().swap_bytes(), value.clone()))
-        });
+        let tenants = weights.flat_map(|value| hashes(value).map(|hash| (hash, value.clone())));
         let limit = RateLimit { has_units: policy.units.is_some(), ..policy.limit? };
-        Some(Self { tenants: tenants.collect(), ..Self::of_items(shared, limit, items) })
+        let index = index(shared, queue, scope);
+        Some(Self { tenants: tenants.collect(), ..Self::of_items(shared, limit, items, index) })
     }
 
     /// The limit of one value of a key, if the policy has a limit with that key.
@@ -74,12 +93,16 @@ impl LimitControl {
             let scope = scope.of_key(key, &name);
             scope_key(&shared.namespace, queue.unwrap_or_default(), scope)
         });
-        Some(Self::of_items(shared, limit, items.collect()))
+        let (items, index) = (items.collect(), index(shared, queue, scope));
+        // The last one is that of a text.
+        let own = hashes(value).last();
+        let tenants = own.map(|own| (own, value.to_owned())).into_iter().collect();
+        Some(Self { own, tenants, ..Self::of_items(shared, limit, items, index) })
     }
 
-    fn of_items(shared: &SharedTable, limit: RateLimit, items: Vec<Key>) -> Self {
-        let (table, tenants) = (Arc::clone(&shared.table), BTreeMap::new());
-        Self { table, clock: Clock::system(), limit, items, tenants }
+    fn of_items(shared: &SharedTable, limit: RateLimit, items: Vec<Key>, index: Key) -> Self {
+        let (table, tenants, own) = (Arc::clone(&shared.table), BTreeMap::new(), None);
+        Self { table, clock: Clock::system(), limit, items, index, own, tenants }
     }
 
     /// With the clock of [`Settings::clock`](crate::Settings::clock), for tests in virtual time.
@@ -106,7 +129,17 @@ impl LimitControl {
                 status = Some(seen);
             }
         }
-        status.ok_or(TableError::Throttled)
+        let mut status = status.ok_or(TableError::Throttled)?;
+        let Answer { before, date, .. } = answer(self.table.read(&self.index)).await?;
+        let now = epoch_nanos(self.now(date));
+        let ends = PAUSED_KEYS.into_iter().map(|field| before.get(field)).filter(|end| *end > now);
+        let paused = ends.map(|end| {
+            let hash = u16::try_from(end & HASH).unwrap_or_default();
+            let (name, until) = (self.tenants.get(&hash).cloned(), from_epoch_nanos(end));
+            PausedKey { name, hash, until }
+        });
+        status.paused_keys = paused.collect();
+        Ok(status)
     }
 
     /// Sets another number of calls in each period of the policy: until then, or until the next change.
@@ -146,7 +179,40 @@ impl LimitControl {
         for key in &self.items {
             self.change_item(key, change).await?;
         }
-        Ok(())
+        match (self.own, change) {
+            (Some(own), OverrideChange::Pause { until }) => {
+                self.list(own, until.map_or(u64::MAX, epoch_nanos)).await
+            }
+            (Some(own), OverrideChange::Resume | OverrideChange::Reset) => self.list(own, 0).await,
+            (Some(_), OverrideChange::Set { .. }) | (None, _) => Ok(()),
+        }
+    }
+
+    /// Lists the key as paused until then, if there is room.
+    async fn list(&self, own: u16, until: u64) -> Result<(), TableError> {
+        let mut seen = answer(self.table.read(&self.index)).await?;
+        let listed = if until == 0 { 0 } else { until & !HASH | u64::from(own) };
+        for _ in 0..MAX_REQUESTS {
+            let now = self.now(seen.date);
+            let end = |field: &Field| seen.before.get(*field);
+            let is_own = |field: &&Field| end(field) > 0 && end(field) & HASH == u64::from(own);
+            let is_free = |field: &&Field| end(field) <= epoch_nanos(now);
+            let place = PAUSED_KEYS.iter().find(is_own);
+            let place = place.or_else(|| PAUSED_KEYS.iter().find(is_free));
+            let Some((field, before)) = place.map(|field| (*field, end(field))) else {
+                return Ok(());
+            };
+            let last = from_epoch_nanos(listed).max(now);
+            let expires = expires(last).max(seen.before.get(Field::EXPIRES));
+            let update = Update::new().when(field, before..=before).set(field, listed);
+            let update = update.set(Field::EXPIRES, expires);
+            let update = update.needed_for(last.duration_since(now).unwrap_or_default());
+            seen = answer(self.table.update(&self.index, &update)).await?;
+            if seen.is_changed {
+                return Ok(());
+            }
+        }
+        Err(TableError::Throttled)
     }
 
     async fn change_item(&self, key: &Key, change: OverrideChange) -> Result<(), TableError> {
@@ -165,6 +231,15 @@ impl LimitControl {
         }
         Err(TableError::Throttled)
     }
+}
+
+fn index(shared: &SharedTable, queue: Option<&str>, scope: Scope) -> Key {
+    item_key(&shared.namespace, "paused", queue.unwrap_or_default(), scope.bytes())
+}
+
+/// The hashes of the names of a value, as a person computes them.
+fn hashes(value: &str) -> impl Iterator<Item = u16> {
+    names(value).map(|name| Tenant::of(&name, 1).owner().swap_bytes())
 }
 
 /// The names of a value. One that is written as a number may be a text too.

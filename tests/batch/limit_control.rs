@@ -148,6 +148,21 @@ async fn one_value_of_a_key_is_paused_and_lowered_alone() {
     running.until(secs(80)).await;
     let again = [0, 1].map(|tenant| of(tenant, changed, 15..35));
     assert!(again.iter().all(|calls| (96..=101).contains(calls)), "{again:?}");
+    let listed = async |control: LimitControl| control.status().await.unwrap().paused_keys;
+    assert_eq!(listed(running.control()).await, [], "resumed");
+    running.of_tenant("tenant 1").pause(Some(running.world.clock.now() + secs(9))).await.unwrap();
+    let keys = listed(running.control()).await;
+    assert_eq!((keys.len(), &keys[0].name), (1, &None), "only its hash is in the table");
+    assert_eq!(listed(running.of_tenant("tenant 1")).await[0].name.as_deref(), Some("tenant 1"));
+    sleep(secs(9)).await;
+    assert_eq!(listed(running.control()).await, [], "over by itself");
+    // There is room for eight.
+    for tenant in 0..10 {
+        running.of_tenant(&format!("other {tenant}")).pause(None).await.unwrap();
+    }
+    assert_eq!(listed(running.control()).await.len(), 8);
+    running.of_tenant("other 0").reset().await.unwrap();
+    assert_eq!(listed(running.control()).await.len(), 7);
     // A number may be a text too.
     running.of_tenant("7").pause(None).await.unwrap();
     assert!(running.of_tenant("7").status().await.unwrap().paused_until.is_some());

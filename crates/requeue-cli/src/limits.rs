@@ -28,10 +28,10 @@ const LONGEST: u64 = 30 * 86_400;
                         lasts until its time or the next change, whatever is deployed meanwhile.\n\n\
                         During a pause no call begins and no retry is used. The messages wait in \
                         the queue, so their retention goes on. A message of a FIFO queue asks again \
-                        every 15 min, and each time uses a receive. There is no list of paused keys: the \
-                        table has no index of them, and a list would read all of it.\n\n\
-                        A tenant without a weight is shown by a hash: digits 5 to 8 of the output of \
-                        printf 'text acme' | sha256sum, or for the number 7, of \
+                        every 15 min, and each time uses a receive. Of the keys that are paused, \
+                        the command lists eight at most.\n\n\
+                        A key that is paused, or a tenant without a weight, is shown by a hash: digits \
+                        5 to 8 of the output of printf 'text acme' | sha256sum, or for the number 7, of \
                         printf 'number 7' | sha256sum.\n\n\
                         Permissions: dynamodb:GetItem and dynamodb:UpdateItem on the table; with \
                         --function, lambda:GetFunctionConfiguration.\n\n\
@@ -276,6 +276,10 @@ fn show(
     if let Some(rest) = status.service_paused {
         row("service", format!("paused, or its circuit is open: {} left", duration(rest)));
     }
+    for key in &status.paused_keys {
+        let end = until(key.until, now).unwrap_or_else(|| "until it is resumed".to_owned());
+        row("paused key", format!("{}, {end}", named(key.name.as_ref(), key.hash)));
+    }
     if status.of_policy.adaptive || status.of_policy.headers {
         row("pace", format!("{:.0} % of the limit", status.pace * 100.0));
     }
@@ -296,13 +300,17 @@ fn show(
     if !status.tenants.is_empty() {
         let mut rows = Rows::under([Text("tenant"), Number("weight"), Number("waits in line")]);
         for tenant in &status.tenants {
-            let name =
-                tenant.name.clone().unwrap_or_else(|| format!("SHA-256 with {:04x}", tenant.hash));
+            let name = named(tenant.name.as_ref(), tenant.hash);
             rows.add([name, tenant.weight.to_string(), thousands(tenant.waiting)]);
         }
         output::line(rows.text())?;
     }
     Ok(())
+}
+
+/// The value itself is not in the table.
+fn named(name: Option<&String>, hash: u16) -> String {
+    name.cloned().unwrap_or_else(|| format!("SHA-256 with {hash:04x}"))
 }
 
 fn json(status: &LimitStatus) -> Value {
@@ -315,11 +323,16 @@ fn json(status: &LimitStatus) -> Value {
             "waiting": tenant.waiting,
         })
     });
+    let paused_keys = status.paused_keys.iter().map(|key| {
+        let hash = format!("{:04x}", key.hash);
+        json!({ "name": key.name, "hash": hash, "pausedUntil": moment(key.until) })
+    });
     json!({
         "policy": { "limit": status.of_policy.limit, "periodSeconds": status.of_policy.period.as_secs_f64() },
         "limit": status.calls_per_period(),
         "setUntil": time(status.set_until),
         "pausedUntil": time(status.paused_until),
+        "pausedKeys": paused_keys.collect::<Vec<_>>(),
         "servicePausedSeconds": status.service_paused.map(|rest| rest.as_secs_f64()),
         "pace": status.pace,
         "waiting": status.waiting,

@@ -78,6 +78,11 @@ async fn an_operator_pauses_lowers_and_resumes_a_limit_while_a_worker_runs() {
     let (_, said, noted) = limits(&["pause", "--key", "ACME"]).await;
     assert!(said.contains("ACME") && noted.contains("no message of `ACME`"), "{said} {noted}");
     limits(&["pause"]).await;
+    let (_, said, _) = limits(&[]).await;
+    let listed = said.lines().find(|line| line.contains("paused key"));
+    assert!(listed.is_some_and(|line| line.contains("SHA-256 with ")), "{said}");
+    let (_, said, _) = limits(&["resume", "--key", "ACME"]).await;
+    assert!(!said.contains("paused"), "{said}");
     let (status, said, _) = limits(&["reset"]).await;
     assert_eq!((status, said.contains("until")), (Some(0), false), "{said}");
     assert!(said.contains("10 calls in 1 s; see one with --key"), "{said}");
