@@ -119,7 +119,10 @@ impl Timeline {
             }
             let now = received + age;
             let wait = match policy.decide(&history, &failure, now, sample) {
-                Disposition::Requeue { wait, .. } => wait,
+                // Rounded up to whole seconds, only a draw of exactly zero is none.
+                Disposition::Requeue { wait, .. } => {
+                    Wait::from(wait.total().max(Duration::from_secs(1)), now)
+                }
                 Disposition::DeadLetter(reason) => {
                     return Self { retries, end: TimelineEnd::DeadLettered(reason) };
                 }
