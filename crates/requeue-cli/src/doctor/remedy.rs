@@ -30,6 +30,10 @@ impl Remedy {
         Self(steps.collect::<Vec<_>>().join("\n"))
     }
 
+    pub(super) fn has_command(&self) -> bool {
+        self.0.lines().any(|step| step.starts_with("aws ") || step.starts_with("requeue "))
+    }
+
     /// With each command for the endpoint that the environment names.
     pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
         Self(endpoints.named_in(&self.0))

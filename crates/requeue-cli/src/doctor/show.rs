@@ -1,5 +1,6 @@
 //! Prints findings as text and as JSON. Judges nothing.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::io::stdout;
 use std::iter::{once, repeat};
@@ -20,9 +21,9 @@ pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
     Level::ALL.map(|level| (level, levels.clone().filter(|other| *other == level).count()))
 }
 
-/// A line for each finding; if it is not ok, its reason and remedies follow.
+/// A line for each finding; if it is not ok, its reason and remedies follow: the same words only once.
 pub(crate) fn text(examined: &Examined, counts: Counts) -> String {
-    let mut text = String::new();
+    let (mut text, mut told) = (String::new(), HashSet::new());
     for (deployment, findings) in examined {
         let _ = writeln!(text, "{}", printable::line(&subject(deployment)));
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
@@ -33,7 +34,11 @@ pub(crate) fn text(examined: &Examined, counts: Counts) -> String {
             let found = format!("{queue}{}", diagnosis.found);
             text += &finding(diagnosis.level, &format!("{id:<width$}"), &found);
             if diagnosis.level != Level::Ok {
-                text += &below([*why], &diagnosis.remedies);
+                let reason = told.insert((*why).to_owned()).then_some(*why);
+                let mut is_new = |one: &&Remedy| one.has_command() || told.insert(one.to_string());
+                let remedies: Vec<Remedy> =
+                    diagnosis.remedies.iter().filter(&mut is_new).cloned().collect();
+                text += &below(reason, &remedies);
             }
         }
         let _ = writeln!(text);
@@ -97,6 +102,22 @@ mod tests {
     use super::super::diagnosis::Diagnosis;
     use super::super::facts::FunctionSettings;
     use super::*;
+
+    #[test]
+    fn the_same_words_are_told_once_and_each_command_with_its_finding() {
+        let finding = |queue: &str| {
+            let remedies = ["in words", "aws sqs a-command"].map(Remedy::from).to_vec();
+            let diagnosis =
+                Diagnosis { level: Level::Danger, found: "it is so".to_owned(), remedies };
+            Finding { id: "id", why: "the reason", queue: Some(queue.to_owned()), diagnosis }
+        };
+        let deployment = crate::doctor::checks::tests::good();
+        let examined = [(deployment, vec![finding("a"), finding("b")])];
+        let shown = text(&examined, counts(&[Level::Danger].into_iter()));
+        let count = |words: &str| shown.matches(words).count();
+        let counts = ["it is so", "the reason", "in words", "aws sqs a-command"].map(count);
+        assert_eq!(counts, [2, 1, 1, 2], "{shown}");
+    }
 
     #[test]
     fn no_value_of_a_deployment_controls_a_terminal() {
