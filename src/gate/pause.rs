@@ -66,12 +66,30 @@ pub(super) struct Pause {
     /// Permits that were given out: to messages that never failed, and to those that did.
     pub(super) given: [u32; 2],
     pub(super) failed: u32,
+    /// Whether a message that never failed came, whatever its answer: in this pause, and in the one
+    /// before. One that failed waits in any case, since the probes failed.
+    new_came: bool,
+    new_came_before: bool,
 }
 
 impl Pause {
     pub(super) fn asked_for(number: u64, since: SystemTime, length: Duration) -> Self {
         let (why, permits) = (Deferral::Paused, Permits::PAUSE);
-        Self { number, why, since, length, rounds: 0, permits, given: [0, 0], failed: 0 }
+        // Nobody knows who waits at its beginning.
+        let (new_came, new_came_before) = (false, true);
+        let (rounds, given, failed) = (0, [0, 0], 0);
+        Self {
+            number,
+            why,
+            since,
+            length,
+            rounds,
+            permits,
+            given,
+            failed,
+            new_came,
+            new_came_before,
+        }
     }
 
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
@@ -89,7 +107,9 @@ impl Pause {
     ) -> Self {
         let (rounds, length) = (self.rounds + 1, next_length(self.length, breaker, is_down));
         let permits = Permits::after(rounds, length, breaker, is_down);
-        Self { why: self.why, rounds, permits, ..Self::asked_for(number, since, length) }
+        let (why, new_came_before) = (self.why, self.new_came);
+        let next = Self::asked_for(number, since, length);
+        Self { why, rounds, permits, new_came_before, ..next }
     }
 
     /// The rest of the pause, no longer than intended if the clock is set back.
@@ -99,18 +119,18 @@ impl Pause {
     }
 
     /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are
-    /// given. If no message of the other kind came for as long as the pause lasted, this one gets a
-    /// permit of that kind.
+    /// given. A permit is kept for a message of its kind for as long as the pause lasted. If no message
+    /// that never failed came in this pause or in the one before, none is kept for those.
     pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
-        let rest = self.rest(now);
+        let (rest, kind) = (self.rest(now), usize::from(caller.has_failed()));
+        self.new_came |= kind == 0;
         if !rest.is_zero() {
             return Err(rest);
         }
         if self.permits_left() == 0 {
             return Err(Duration::ZERO);
         }
-        let kind = usize::from(caller.has_failed());
-        if self.given[kind] >= self.permits.shares[kind] {
+        if self.is_used_up(kind) {
             let rest = self.rest_for_one_kind(now);
             if !rest.is_zero() {
                 return Err(rest);
@@ -123,13 +143,18 @@ impl Pause {
     /// The time until any message may probe; zero if all permits are given.
     pub(super) fn rest_for_all(&mut self, now: SystemTime) -> Duration {
         let rest = self.rest(now);
-        let is_for_one_kind =
-            self.given.iter().zip(self.permits.shares).any(|(given, share)| *given >= share);
+        let is_for_one_kind = self.is_used_up(0) || self.is_used_up(1);
         if rest.is_zero() && is_for_one_kind && self.permits_left() > 0 {
             self.rest_for_one_kind(now)
         } else {
             rest
         }
+    }
+
+    /// Whether only messages of the other kind may probe, and one of them may wait.
+    fn is_used_up(&self, kind: usize) -> bool {
+        let other_waits = kind == 0 || self.new_came || self.new_came_before;
+        self.given[kind] >= self.permits.shares[kind] && other_waits
     }
 
     /// The time for which a permit is left for messages of its kind.

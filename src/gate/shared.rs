@@ -4,6 +4,7 @@
 //! The rules are those of [`health`](super::health) and [`pause`](super::pause), with these differences:
 //!
 //! - One message at a time probes, so that three probes of a pause come one after the other.
+//! - A probe is kept for messages that never failed, whether one of them came lately or not.
 //! - Environments do not report each response of a service that works. They report each failure, and
 //!   after a failure each result, until 16 responses came in a row.
 //! - A service that responds to some calls must fail for a while besides, since so many environments

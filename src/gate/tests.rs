@@ -375,6 +375,28 @@ fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that
 }
 
 #[test]
+fn a_probe_waits_for_no_new_message_if_none_comes() {
+    // A message that failed always waits, as long as probes fail.
+    for (has_failed, last) in [(true, [30, 30]), (false, [30, 60])] {
+        let (protection, mut now, mut probes) = (open(), 0, Vec::new());
+        while probes.len() < 20 {
+            let caller = Caller { failures: has_failed.into(), ..somebody() };
+            match protection.admit(ALL, caller, at(now)) {
+                Ok(probe) => {
+                    probe.give_back(Reply::Down, at(now));
+                    probes.push(now);
+                }
+                Err(refused) => now += refused.rest.as_secs(),
+            }
+        }
+        let times: Vec<u64> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mut of_two = [times[17], times[18]];
+        of_two.sort_unstable();
+        assert_eq!(of_two, last, "{times:?}");
+    }
+}
+
+#[test]
 fn a_pause_takes_any_message_for_its_probe() {
     for has_failed in [false, true] {
         let protection = protection();
