@@ -85,7 +85,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("start/worker.md", 920, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 44_600;
+const MOST_BY_HAND: usize = 44_700;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
