@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn the_page_has_each_status_that_is_final_in_any_case() {
-        let row = super::super::tests::PAGE.lines().find(|row| row.contains("even with `Retry-After`"));
+        let row =
+            super::super::tests::PAGE.lines().find(|row| row.contains("even with `Retry-After`"));
         let row = row.expect("the page has a row for them");
         for status in FINAL {
             assert!(row.contains(&status.to_string()), "{status}");
