@@ -144,7 +144,7 @@ class Queues(unittest.TestCase):
         for given in ({}, {"Fifo": "true"}):
             names = [self.properties(name, **given)["QueueName"]["Fn::Sub"] for name in ("Queue", "DeadLetterQueue")]
             longest[given.get("Fifo", "false")] = 80 - max(len(name.removeprefix("${AWS::StackName}")) for name in names)
-        text = f"most {longest['false']} characters, {longest['true']} with `Fifo`"
+        text = f"most {longest['false']} characters, or {longest['true']} with `Fifo`"
         self.assertIn(text, (ROOT / "docs/operate/deploy.md").read_text())
 
     def test_both_queues_are_encrypted_with_one_kind_of_key(self):

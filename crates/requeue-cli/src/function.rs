@@ -114,6 +114,17 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
+    /// Why the log lacks Requeue's lines, or has them in no form that can be read.
+    pub(crate) fn lacks_lines(&self) -> Option<String> {
+        let level = self.application_log_level.as_deref().unwrap_or("INFO");
+        if self.log_format.as_deref() != Some("JSON") {
+            return Some("the log format is Text".to_owned());
+        }
+        let drops = ["WARN", "ERROR", "FATAL"].contains(&level);
+        drops
+            .then(|| format!("the application log level is {level}, so Lambda drops lines at INFO"))
+    }
+
     pub(crate) fn group_of(&self, function: &str) -> String {
         self.log_group.clone().unwrap_or_else(|| format!("/aws/lambda/{function}"))
     }

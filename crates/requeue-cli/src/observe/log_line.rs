@@ -35,6 +35,8 @@ pub(crate) struct LogLine {
     pub(super) code: Option<String>,
     /// The failure that opened a circuit.
     cause: Option<String>,
+    /// Why the function cannot start.
+    pub(crate) error: Option<Value>,
 }
 
 impl LogLine {

@@ -283,6 +283,10 @@ impl FunctionStatus {
         let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
         row("name", self.name.clone());
         row("state", self.state.clone());
+        let cannot_start = self.log.as_ref().and_then(|log| log.cannot_start.as_ref());
+        if let Some((at, why)) = cannot_start {
+            row("start", format!("failed at {} UTC: {why}", clock_time(time(*at))));
+        }
         for (queue, state) in &self.mappings {
             row("mapping", format!("{queue}: {state}"));
         }
@@ -320,7 +324,11 @@ impl FunctionStatus {
     fn failures(&self) -> Option<String> {
         let failures = self.log.as_ref()?.failures();
         if failures.is_empty() {
-            return Some(format!("no failure in the last {}", span(self.log_since)));
+            // A failed invocation has no line of a message.
+            return Some(format!(
+                "no line of a failed message in the last {}",
+                span(self.log_since)
+            ));
         }
         let mut rows = Rows::under([
             Text("last, UTC"),
@@ -380,6 +388,9 @@ impl FunctionStatus {
         json!({
             "function": self.name,
             "state": self.state,
+            "startFailure": self.log.as_ref().and_then(|log| log.cannot_start.as_ref()).map(|(at, why)| {
+                json!({ "at": moment(time(*at)), "error": why })
+            }),
             "mappings": mappings.collect::<Vec<_>>(),
             "circuit": circuit,
             "counts": counts,

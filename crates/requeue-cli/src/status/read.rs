@@ -171,8 +171,18 @@ impl Reader {
         } else {
             self.counts(service, &mappings).await
         };
-        let group = configuration.logging_config.unwrap_or_default().group_of(&name);
-        let (log, log_since) = self.log(&group).await;
+        let logs = configuration.logging_config.unwrap_or_default();
+        let group = logs.group_of(&name);
+        // An emulator may not tell the format.
+        let (log, log_since) = match logs.lacks_lines().filter(|_| logs.log_format.is_some()) {
+            Some(why) => {
+                self.tell(format!(
+                    "circuit and failures of {name}: {why}; run `requeue doctor --function {name}`"
+                ));
+                (None, self.status.since)
+            }
+            None => self.log(&group).await,
+        };
         let has_scopes = variable("SCOPE").is_some();
         let state = state(&configuration.state);
         let status = FunctionStatus { name, state, mappings, counts, log, log_since, has_scopes };
@@ -200,7 +210,7 @@ impl Reader {
         let sums = self.known(&what, sums)?;
         if sums.iter().all(|(_, sum)| sum.is_none()) {
             self.tell(format!(
-                "{what}: CloudWatch has no metrics of the last {}; no batch ran, or they are late",
+                "{what}: CloudWatch has no metrics of the last {}; no batch ran, each invocation failed, or they are late",
                 span(self.status.since)
             ));
             return None;
@@ -254,8 +264,8 @@ fn state(of: &Readiness) -> String {
     format!("{state}; last update {update}")
 }
 
-/// The lines of circuits, and of messages that did not simply complete.
-pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.message = "circuit*") || ($.message = "circuit*") }"#;
+/// The lines of circuits, of messages that did not simply complete, and of failed starts.
+pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.message = "circuit*") || ($.message = "circuit*") || ($.fields.message = "the function cannot start") || ($.message = "the function cannot start") }"#;
 
 /// Groups of failures that are kept. A service may invent codes.
 const MAX_GROUPS: usize = 1_000;
@@ -271,6 +281,8 @@ pub(super) struct LogFacts {
     deferrals: BTreeMap<String, (u64, u64)>,
     /// The number of messages with each failure, and the time of the last one.
     failures: BTreeMap<Failure, (u64, u64)>,
+    /// The last time that the function could not start, and why.
+    pub(super) cannot_start: Option<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -308,8 +320,12 @@ pub(super) enum Circuit {
 impl LogFacts {
     pub(super) fn take(&mut self, line: &LogEvent) {
         let Some(log_line) = LogLine::read(line.message.trim()) else { return };
-        let Some(event) = log_line.event(None) else { return };
         let (at, stream) = (line.timestamp, &line.log_stream_name);
+        if log_line.message == "the function cannot start" {
+            let why = log_line.error.as_ref().and_then(text).unwrap_or_default();
+            self.cannot_start = self.cannot_start.take().max(Some((at, why)));
+        }
+        let Some(event) = log_line.event(None) else { return };
         let result = match event.kind {
             Kind::CircuitOpened | Kind::CircuitClosed => {
                 let is_open = event.kind == Kind::CircuitOpened;
@@ -450,6 +466,19 @@ mod tests {
         let shown: Vec<_> =
             shown.map(|(one, count, at)| (one.result, &*one.reason, count, at)).collect();
         assert_eq!(shown, [("retried", "status 503", 2, 3), ("dead-lettered", "status 500", 1, 2)]);
+    }
+
+    #[test]
+    fn the_last_start_that_failed_is_known() {
+        let line = |error: &str| {
+            let fields =
+                serde_json::json!({ "message": "the function cannot start", "error": error });
+            serde_json::json!({ "fields": fields }).to_string()
+        };
+        let (first, last) =
+            (line("REQUEUE_POLICY is no JSON"), line("REQUEUE_TARGET_URL is missing"));
+        let facts = facts(&[("b", 9, last.as_str()), ("a", 3, &first)]);
+        assert_eq!(facts.cannot_start, Some((9, "REQUEUE_TARGET_URL is missing".to_owned())));
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub(super) fn settings(context: &Context<'_>) -> Checked {
         };
         return at(Level::Unknown, found, [remedy]);
     }
+    if valid.config.mode == Mode::Report {
+        let found = "REQUEUE_MODE is report, so the function retries nothing and writes no reason";
+        return warning(found, [remedy::variable(context, "MODE", "requeue")]);
+    }
     let meaning = meaning(valid, context)?;
     let is_mapped = |name: &&String| {
         context.deployment.paths.iter().any(|path| path.source.arn.name() == **name)
@@ -79,6 +83,9 @@ fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Sk
     let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
     let concurrency = thousands(config.limits.concurrency);
     let calls = match &context.deployment.target {
+        None if valid.target_url.is_none() && context.function().is_ok() => {
+            format!("{concurrency} handlers of its own at once (it has no target)")
+        }
         None => format!("{concurrency} handlers at once"),
         Some(target) => {
             let most = messages(target.messages_per_call);

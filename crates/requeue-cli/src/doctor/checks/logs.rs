@@ -22,15 +22,8 @@ pub(super) fn logs(context: &Context<'_>) -> Checked {
         remedy::configuration(context, function, &options)
     };
     let remedy = logging_to(logs.log_group.as_deref());
-    let level = logs.application_log_level.as_deref().unwrap_or("INFO");
-    if logs.log_format.as_deref() != Some("JSON") {
-        return warning("the log format is Text", [remedy]);
-    }
-    if ["WARN", "ERROR", "FATAL"].contains(&level) {
-        return warning(
-            format!("the application log level is {level}, so Lambda drops lines at INFO"),
-            [remedy],
-        );
+    if let Some(why) = logs.lacks_lines() {
+        return warning(why, [remedy]);
     }
     let name = logs.group_of(&function.name);
     if let Some(class) = function.log_group.as_ref()?.as_ref().filter(|class| *class != STANDARD) {
@@ -49,6 +42,7 @@ pub(super) fn logs(context: &Context<'_>) -> Checked {
             [create, property.into()],
         );
     }
+    let level = logs.application_log_level.as_deref().unwrap_or("INFO");
     ok(format!("JSON at the level {level}"))
 }
 

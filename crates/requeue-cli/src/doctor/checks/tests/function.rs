@@ -80,6 +80,8 @@ pub(super) const ROWS: &[Row] = &[
     ("log-permissions", |d| d.function().log_access = refused(), Some(Unknown)),
     ("settings", |_| {}, Some(Fine)),
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
+    // A lever of an emergency that somebody forgot.
+    ("settings", |d| d.valid().config.mode = Mode::Report, Some(Warning)),
     ("settings", |d| d.own_policies(&["orders"]), Some(Fine)),
     ("settings", |d| d.own_policies(&["orders", "refundz"]), Some(Warning)),
     ("settings", |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()), Some(Danger)),
