@@ -25,7 +25,7 @@ use Made::{ByHand, Played, Reference};
 /// takes the place of another one.
 const TARGETS: &[(&str, usize, Made)] = &[
     ("README.md", 400, ByHand),
-    ("concepts/classification.md", 1_140, ByHand),
+    ("concepts/classification.md", 1_150, ByHand),
     ("concepts/dead-letters.md", 990, ByHand),
     ("concepts/how-it-works.md", 1_200, ByHand),
     ("concepts/idempotency.md", 1_140, ByHand),
@@ -44,7 +44,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("project/comparison.md", 1_030, ByHand),
     ("project/decisions.md", 830, ByHand),
     ("project/guarantees.md", 1_190, ByHand),
-    ("project/migration.md", 1_630, ByHand),
+    ("project/migration.md", 1_820, ByHand),
     ("project/performance.md", 510, Played),
     ("project/published-numbers.md", 240, ByHand),
     ("project/security-model.md", 1_930, ByHand),
@@ -76,16 +76,16 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("reference/secrets.md", 700, ByHand),
     ("reference/settings.md", 960, Reference),
     ("reference/wire-format.md", 790, Reference),
-    ("start/existing-function.md", 980, ByHand),
+    ("start/existing-function.md", 1_010, ByHand),
     ("start/http-target.md", 970, ByHand),
-    ("start/languages.md", 1_010, ByHand),
+    ("start/languages.md", 1_170, ByHand),
     ("start/local.md", 1_080, ByHand),
     ("start/rust-handler.md", 960, ByHand),
     ("start/testing.md", 1_030, ByHand),
     ("start/worker.md", 920, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 44_700;
+const MOST_BY_HAND: usize = 44_820;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
