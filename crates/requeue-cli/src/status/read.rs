@@ -172,16 +172,13 @@ impl Reader {
             self.counts(service, &mappings).await
         };
         let logs = configuration.logging_config.unwrap_or_default();
-        let group = logs.group_of(&name);
         // An emulator may not tell the format.
         let (log, log_since) = match logs.lacks_lines().filter(|_| logs.log_format.is_some()) {
             Some(why) => {
-                self.tell(format!(
-                    "circuit and failures of {name}: {why}; run `requeue doctor --function {name}`"
-                ));
+                self.tell(format!("log of {name}: {why}; run `requeue doctor --function {name}`"));
                 (None, self.status.since)
             }
-            None => self.log(&group).await,
+            None => self.log(&logs.group_of(&name)).await,
         };
         let has_scopes = variable("SCOPE").is_some();
         let state = state(&configuration.state);
