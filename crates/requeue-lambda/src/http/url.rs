@@ -70,10 +70,14 @@ impl TargetUrl {
     /// With its path, for the person at a terminal who chose it, and without its query.
     #[must_use]
     pub fn with_path(&self) -> String {
+        let (scheme, authority) = self.origin();
         let query = self.uri.query().map_or("", |_| "?…");
-        let origin = self.to_string();
-        let origin = origin.trim_end_matches('…').trim_end_matches('/');
-        format!("{origin}{}{query}", self.uri.path())
+        format!("{scheme}://{authority}{}{query}", self.uri.path())
+    }
+
+    fn origin(&self) -> (&str, &str) {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        (self.uri.scheme_str().unwrap_or_default(), authority)
     }
 
     /// The host, without the port.
@@ -131,12 +135,12 @@ fn is_loopback(host: &str) -> bool {
 
 impl fmt::Display for TargetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let (scheme, authority) = self.origin();
         let rest = match self.uri.path_and_query().map_or("/", |rest| rest.as_str()) {
             "/" => "/",
             _ => "/…",
         };
-        write!(f, "{}://{authority}{rest}", self.uri.scheme_str().unwrap_or_default())
+        write!(f, "{scheme}://{authority}{rest}")
     }
 }
 
