@@ -47,22 +47,37 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// Makes an attempt at each delivery, in as many slots at once as the limits say: `work` is what a
-/// slot does. Reports each decision as soon as it is known.
+/// The order of the attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Any, in at most so many slots at once.
+    Any(usize),
+    /// One after the other, until one is not done.
+    Given,
+}
+
+/// Makes an attempt at each delivery: `work` is what a slot does. Reports each decision as soon as it
+/// is known. Returns the deliveries that are left, after one that was not done.
 pub(super) async fn execute<W>(
     attempts: Attempts,
-    slots: usize,
+    order: Order,
     deliveries: Vec<Arc<Delivery>>,
     work: impl Fn(Slot) -> W,
     mut decided: impl FnMut(Decision),
-) where
+) -> Vec<Arc<Delivery>>
+where
     W: Future<Output = ()> + Send + 'static,
 {
     if deliveries.is_empty() {
-        return;
+        return Vec::new();
     }
-    let count = slots.min(deliveries.len());
+    let count = match order {
+        Order::Any(slots) => slots.min(deliveries.len()),
+        Order::Given => 1,
+    };
     let state = State {
+        order,
+        left: Vec::new(),
         undecided: deliveries.len(),
         decided: Vec::with_capacity(deliveries.len()),
         queued: deliveries.into_iter(),
@@ -95,7 +110,7 @@ pub(super) async fn execute<W>(
         };
         decisions.into_iter().for_each(&mut decided);
         if undecided == 0 {
-            break;
+            return mem::take(&mut lock(&shared.state).left);
         }
         tokio::select! {
             biased;
@@ -147,8 +162,10 @@ struct Shared {
     news: Notify,
 }
 
-/// Where each delivery is: queued, in one slot, or decided.
+/// Where each delivery is: queued, in one slot, decided, or left.
 struct State {
+    order: Order,
+    left: Vec<Arc<Delivery>>,
     queued: vec::IntoIter<Arc<Delivery>>,
     slots: Vec<Option<Running>>,
     most: usize,
@@ -169,6 +186,17 @@ struct Running {
     end: Option<End>,
     due: Instant,
     waker: Option<Waker>,
+}
+
+impl State {
+    /// Leaves the deliveries that are queued after the first `decided`, which it returns.
+    fn leave(&mut self, decided: usize) -> Vec<Arc<Delivery>> {
+        let mut queued = mem::take(&mut self.queued);
+        let first = queued.by_ref().take(decided).collect();
+        self.undecided -= queued.len();
+        self.left.extend(queued);
+        first
+    }
 }
 
 impl Running {
@@ -231,9 +259,17 @@ impl Shared {
         count
     }
 
-    /// Decides the deliveries that are still queued, without a call.
+    /// Decides the deliveries that are still queued, without a call. In the given order it decides
+    /// about the next one alone, unless that waits for one that runs.
     fn close(&self) {
-        let queued = mem::take(&mut lock(&self.state).queued);
+        let queued = {
+            let mut state = lock(&self.state);
+            let most = match state.order {
+                Order::Any(_) => usize::MAX,
+                Order::Given => usize::from(state.slots.iter().all(Option::is_none)),
+            };
+            state.leave(most)
+        };
         for delivery in queued {
             let decision = self.attempts.not_started(&delivery);
             self.post(lock(&self.state), decision);
@@ -241,15 +277,20 @@ impl Shared {
     }
 
     /// Notes a decision. A finished message does not wake the timekeeper, unless it is deleted at
-    /// once.
-    fn post(&self, mut state: MutexGuard<'_, State>, decision: Decision) {
+    /// once. Returns whether there is another delivery to take.
+    fn post(&self, mut state: MutexGuard<'_, State>, decision: Decision) -> bool {
         state.undecided -= 1;
         let is_done = matches!(decision.disposition, Disposition::Complete);
+        if state.order == Order::Given && !is_done {
+            state.leave(0);
+        }
         let is_news = !is_done || self.attempts.deadlines.deletes_done || state.undecided == 0;
         state.decided.push(decision);
+        let goes_on = !state.queued.as_slice().is_empty();
         drop(state);
         if is_news {
             self.news.notify_one();
         }
+        goes_on
     }
 }

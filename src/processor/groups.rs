@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::calls::SharedCalls;
+use super::executor::Order;
 use super::turn::Deadlines;
 use super::{BatchProcessor, Undone};
 use crate::delivery::Delivery;
@@ -94,41 +95,42 @@ where
         deadlines: &Deadlines,
         tasks: &UnboundedSender<Undone>,
     ) {
-        let mut group = group.into_iter();
-        while let Some(delivery) = group.next() {
-            let mut decided = None;
-            self.attempt(vec![delivery], calls, deadlines, |one| decided = Some(one)).await;
-            let decision = decided.expect("every delivery is decided");
-            let Planned { decision, plan, successors } = self.inner.plan(decision);
-            let settle = |waiting| {
-                let task = Box::new(Task { decision, plan, waiting });
-                drop(tasks.send(Undone::Planned(task)));
-            };
-            match successors {
-                Successors::Proceed => settle(Waiting::Nobody),
-                _ if group.as_slice().is_empty() => settle(Waiting::Nobody),
-                Successors::ProceedOnceMoved => {
-                    let (moved, is_moved) = oneshot::channel();
-                    settle(Waiting::ForMove(moved));
-                    if is_moved.await.is_err() {
-                        break;
-                    }
+        let settle = |decision, plan, waiting| {
+            let task = Box::new(Task { decision, plan, waiting });
+            drop(tasks.send(Undone::Planned(task)));
+        };
+        let mut left = group;
+        while !left.is_empty() {
+            let mut last = None;
+            let decided = |decision| {
+                let Planned { decision, plan, successors } = self.inner.plan(decision);
+                match successors {
+                    Successors::Proceed => settle(decision, plan, Waiting::Nobody),
+                    _ => last = Some((decision, plan, successors)),
                 }
-                Successors::Wait => {
-                    settle(Waiting::ForVisibility(group.as_slice().to_vec()));
+            };
+            left = self.attempt(Order::Given, left, calls, deadlines, decided).await;
+            let Some((decision, plan, successors)) = last else { continue };
+            if left.is_empty() {
+                settle(decision, plan, Waiting::Nobody);
+            } else if successors == Successors::ProceedOnceMoved {
+                let (moved, is_moved) = oneshot::channel();
+                settle(decision, plan, Waiting::ForMove(moved));
+                if is_moved.await.is_err() {
                     break;
                 }
+            } else {
+                settle(decision, plan, Waiting::ForVisibility(left.clone()));
+                break;
             }
         }
         if let Some(calls) = calls {
             calls.leave();
         }
-        for delivery in group {
+        for delivery in left {
             let disposition = Disposition::Release(ReleaseReason::BehindFailed);
             let decision = Decision::uncalled(delivery, disposition, self.clock().now(), 0.0);
-            let plan = Plan::Keep { unsent: None };
-            let task = Box::new(Task { decision, plan, waiting: Waiting::Nobody });
-            drop(tasks.send(Undone::Planned(task)));
+            settle(decision, Plan::Keep { unsent: None }, Waiting::Nobody);
         }
     }
 }

@@ -54,6 +54,7 @@ use crate::report::{Outcome, Report, Settlement};
 use crate::settings::{Mode, Settings};
 use crate::settle::{Settled, Settler, Task, Waiting};
 use calls::SharedCalls;
+use executor::Order;
 use inner::{Inner, QueuePolicy};
 use turn::{Attempts, Deadlines};
 
@@ -159,7 +160,8 @@ where
             let calls = self.calls(unordered.len(), false, deadlines);
             // The receiver lives until every sender is gone.
             let decided = |decision| drop(tasks.send(Undone::Decided(decision)));
-            self.attempt(unordered, calls.as_ref(), deadlines, decided).await;
+            let order = Order::Any(self.slots(deadlines));
+            self.attempt(order, unordered, calls.as_ref(), deadlines, decided).await;
             let calls = self.calls(groups.len(), true, deadlines);
             let in_order =
                 |group| self.attempt_in_order(group, calls.as_ref(), deadlines, &tasks).boxed();
@@ -177,19 +179,19 @@ where
         tokio::join!(attempting, settling);
     }
 
-    /// Steps 2 to 5, in any order.
+    /// Steps 2 to 5. Returns the deliveries that are left.
     async fn attempt(
         &self,
+        order: Order,
         deliveries: Vec<Arc<Delivery>>,
         calls: Option<&Arc<SharedCalls<T>>>,
         deadlines: &Deadlines,
         decided: impl FnMut(Decision),
-    ) {
-        let slots = self.slots(deadlines);
+    ) -> Vec<Arc<Delivery>> {
         let (inner, deadlines) = (Arc::clone(&self.inner), deadlines.clone());
         let attempts = Attempts { inner, deadlines, invocation: Span::current() };
         let work = |slot| attempt::work(Arc::clone(&self.handler), slot, calls.cloned());
-        executor::execute(attempts, slots, deliveries, work, decided).await;
+        executor::execute(attempts, order, deliveries, work, decided).await
     }
 
     fn slots(&self, deadlines: &Deadlines) -> usize {

@@ -71,8 +71,7 @@ impl Slot {
     pub(crate) fn finish(&self, decision: Decision) -> bool {
         let mut state = lock(&self.shared.state);
         let Some(ended) = state.slots[self.number].take() else { return false };
-        let goes_on = !state.queued.as_slice().is_empty();
-        self.shared.post(state, decision);
+        let goes_on = self.shared.post(state, decision);
         drop(ended);
         goes_on
     }
