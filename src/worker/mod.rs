@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
+use crate::disposition::Strategy;
 use crate::gate::NotPermitted;
 use crate::handler::Handler;
 use crate::lock::lock;
@@ -21,6 +22,7 @@ use crate::queue::{CallError, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::telemetry;
+use crate::wire::Wrap;
 
 mod settings;
 mod check;
@@ -39,8 +41,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// same settings as a Lambda.
 ///
 /// During a pause or an open circuit of the downstream service, the worker receives only messages
-/// that may probe: it could only defer the others. This does not apply if messages have a
-/// [`Scope`](crate::Scope) with a key, since the next message may have another scope.
+/// that may probe: it could only defer the others. After failed probes it also defers a few batches,
+/// so that other messages probe. This does not apply if messages have a [`Scope`](crate::Scope) with
+/// a key, since the next message may have another scope.
 ///
 /// The worker deletes a message that the report of a batch does not keep, and SQS delivers the others
 /// again after their visibility timeout, which the worker extends while they are worked on. It does
@@ -67,6 +70,8 @@ pub struct Worker<H, Q, T = Raw> {
     settings: WorkerSettings,
     progress: Mutex<Progress>,
     standing: Standing,
+    /// Whether a deferred message costs no receive: it waits in a copy.
+    passes: bool,
     trouble: Trouble,
 }
 
@@ -101,6 +106,8 @@ where
         let trouble = Trouble::none(&description, settings.observers.clone());
         let (limits, sampler) = (own.limits, settings.sampler.clone());
         let (receive_calls, mode) = (settings.policy.receive_calls.clone(), settings.mode);
+        let passes = !description.arn.is_fifo()
+            && (own.strategy, own.wrap) == (Strategy::Copy, Wrap::WhenNeeded);
         Ok(Self {
             processor: BatchProcessor::new(handler, source.clone(), settings),
             source,
@@ -115,6 +122,7 @@ where
             settings: worker,
             progress: Mutex::default(),
             standing: Standing::default(),
+            passes,
         })
     }
 
@@ -259,8 +267,8 @@ where
                 self.standing.end(&self.queue, self.processor.observers());
                 return Some((batch_size, None));
             };
-            self.standing.begin(&still, &self.queue, self.processor.observers());
-            let pause = turn.pause(&still, has_paused);
+            self.standing.begin(&mut turn, &still, &self.queue, self.processor.observers());
+            let pause = turn.pause(&still, has_paused, self.passes);
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
             }

@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use super::settings::Until;
 use crate::clock::Sampler;
+use crate::disposition::Deferral;
 use crate::gate::Standstill;
 use crate::lock::lock;
 use crate::observer::{Event, Observers};
 use crate::policy::CallPolicy;
 use crate::processor::Deletes;
 use crate::queue::{CallError, CallErrorKind, Description, MAX_WAIT, QueueArn, Record};
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 
 /// The longest receive is this part of the visibility timeout.
 const PART: u32 = 3;
@@ -174,6 +175,8 @@ impl Failures {
 pub(super) const PROBING: Duration = Duration::from_secs(1);
 /// The longest time between two receives if none of the received messages may probe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The most batches that are deferred after a failed probe, as a power of four.
+const MOST_PASSED: u32 = 3;
 
 /// The standstill, shared by the receivers of a worker. The receiver of probes keeps it locked
 /// until they are settled.
@@ -193,6 +196,35 @@ pub(super) struct Asked {
     /// Whether the messages of the last receive were on their way to the dead-letter queue. SQS
     /// hands out the ones behind them next.
     has_passed: bool,
+    passing: Passing,
+}
+
+/// The batches that a worker defers so that other messages probe next. A row of messages that fail
+/// for their own reasons would otherwise probe one by one, and keep the circuit open. After each
+/// failed probe they are four times as many, until only copies come.
+#[derive(Clone, Copy, Default)]
+struct Passing {
+    /// The last pause.
+    pause: Option<u64>,
+    /// The pauses of this standstill so far.
+    pauses: u32,
+    /// The batches still to be deferred in this pause.
+    batches: u32,
+    /// Whether only copies came: each message was deferred once.
+    is_over: bool,
+}
+
+impl Passing {
+    /// Whether another batch is to be deferred in this pause.
+    fn goes_on(&mut self, still: &Standstill) -> bool {
+        if self.pause.replace(still.pause) != Some(still.pause) {
+            self.batches = 4_u32.pow(self.pauses.min(MOST_PASSED + 1)) / 4;
+            self.pauses += 1;
+        }
+        let goes_on = self.batches > 0 && !self.is_over && still.why == Deferral::CircuitOpen;
+        self.batches -= u32::from(goes_on);
+        goes_on
+    }
 }
 
 pub(super) type Asking<'a> = MutexGuard<'a, Asked>;
@@ -203,8 +235,15 @@ impl Standing {
         self.asked.lock().await
     }
 
-    pub(super) fn begin(&self, still: &Standstill, queue: &QueueArn, observers: &Observers) {
+    pub(super) fn begin(
+        &self,
+        asked: &mut Asked,
+        still: &Standstill,
+        queue: &QueueArn,
+        observers: &Observers,
+    ) {
         if !self.is_still.swap(true, Ordering::Relaxed) {
+            asked.passing = Passing::default();
             let Standstill { why, rest, .. } = *still;
             observers.tell(&Event::ReceivingStopped { queue, reason: why, rest });
         }
@@ -222,7 +261,7 @@ impl Asked {
     /// many as possible: SQS delivers the longest-waiting messages first, and the others may be far
     /// behind.
     pub(super) fn most(&self, still: &Standstill) -> usize {
-        if self.in_vain > 0 {
+        if self.in_vain > 0 || !still.rest.is_zero() {
             usize::MAX
         } else {
             usize::try_from(still.permits).unwrap_or(usize::MAX)
@@ -232,11 +271,13 @@ impl Asked {
     /// Notes the messages of the last receive.
     pub(super) fn received(&mut self, report: &Report) {
         self.has_passed = report.outcomes.iter().all(|outcome| outcome.disposition.gives_up());
+        let is_copy = |outcome: &Outcome| outcome.message_id != outcome.original_message_id;
+        self.passing.is_over |= report.outcomes.iter().all(is_copy);
     }
 
     /// How long not to receive. `has_paused` says whether the worker has paused since the last
-    /// receive.
-    pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
+    /// receive, and `passes` whether it may defer messages that could not probe.
+    pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool, passes: bool) -> Duration {
         let now = Some((still.pause, still.permits));
         match (still.rest, still.permits) {
             (Duration::ZERO, 0) => PROBING,
@@ -251,10 +292,11 @@ impl Asked {
             }
             (Duration::ZERO, _) => {
                 if self.last != now {
-                    *self = Self { last: now, ..Self::default() };
+                    *self = Self { last: now, passing: self.passing, ..Self::default() };
                 }
                 Duration::ZERO
             }
+            _ if passes && self.passing.goes_on(still) => Duration::ZERO,
             (rest, _) => rest,
         }
     }
@@ -263,7 +305,6 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disposition::Deferral;
 
     #[test]
     fn a_receive_leaves_two_thirds_of_the_visibility_timeout() {
@@ -321,13 +362,17 @@ mod tests {
             (still(0, 1, 2), false, 1),
         ] {
             assert_eq!(
-                asked.pause(&still, has_paused),
+                asked.pause(&still, has_paused, false),
                 Duration::from_secs(pause),
                 "{still:?} {has_paused}"
             );
         }
         let soon = Standstill { rest_for_all: Duration::from_millis(1_500), ..still(0, 1, 2) };
-        assert_eq!(asked.pause(&soon, false), soon.rest_for_all, "then any message may probe");
+        assert_eq!(
+            asked.pause(&soon, false, false),
+            soon.rest_for_all,
+            "then any message may probe"
+        );
     }
 
     #[test]
@@ -336,11 +381,11 @@ mod tests {
         let why = Deferral::CircuitOpen;
         let still = Standstill { why, rest, rest_for_all: rest, permits: 2, pause: 1 };
         let mut asked = Asked::default();
-        assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, 2));
+        assert_eq!((asked.pause(&still, false, false), asked.most(&still)), (rest, 2));
         for _ in 0..100 {
             asked.received(&Report::default());
-            assert_eq!((asked.pause(&still, false), asked.most(&still)), (rest, usize::MAX));
+            assert_eq!((asked.pause(&still, false, false), asked.most(&still)), (rest, usize::MAX));
         }
-        assert_eq!(asked.pause(&still, false), Duration::from_secs(2));
+        assert_eq!(asked.pause(&still, false, false), Duration::from_secs(2));
     }
 }

@@ -1188,8 +1188,30 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
                 .sum::<u64>(),
         );
     }
-    assert!(copies[0] < 200 && 5 * copies[0] < copies[1], "{copies:?}");
+    // Each once, so that any of them may probe, and those that did.
+    assert!(copies[0] < 300 && 5 * copies[0] < copies[1], "{copies:?}");
     assert!(2 * requests[0] < requests[1], "{requests:?}");
+}
+
+/// The service responds with 503 for the messages of one kind, which come in a row, and works for the
+/// others.
+#[tokio::test(start_paused = true)]
+async fn a_row_of_messages_that_fail_for_their_own_reasons_does_not_keep_a_circuit_open() {
+    const ROW: usize = 300;
+    let mut world = World::new();
+    world.protect();
+    world.settings.sampler = Sampler::seeded(5);
+    world.send_numbered(2 * ROW).await;
+    let script =
+        Script::new(
+            |seen| {
+                if seen.n() < ROW { Act::Fail(Failure::temporary("503")) } else { Act::Done }
+            },
+        );
+    let worker = start(&world, script.clone(), WorkerSettings::default()).await;
+    worker.run(sleep(secs(90))).await;
+    let others = script.calls().iter().filter(|seen| seen.n() >= ROW).count();
+    assert!(others > ROW * 9 / 10, "{others}");
 }
 
 #[tokio::test(start_paused = true)]
