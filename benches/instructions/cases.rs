@@ -48,12 +48,14 @@ fn main() {
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    // A usual size, and one that SQS bills as a second request.
-    for size in [600, 65_536] {
+    // A usual size, one that SQS bills as a second request, and the most that SQS takes.
+    for size in [600, 65_536, 1_048_576] {
         let first = object(size);
         cases.push(case(format!("read_first_delivery_{size}"), move || {
             black_box(read(black_box(&first)));
         }));
+    }
+    for size in [600, 65_536] {
         let copy = stamp(&object(size), &State::after_three_retries()).expect("it can be wrapped");
         cases.push(case(format!("read_copy_{size}"), move || {
             black_box(read(black_box(&copy)));

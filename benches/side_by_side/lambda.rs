@@ -3,7 +3,7 @@
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use http_body_util::{BodyExt, Full};
@@ -28,6 +28,7 @@ pub struct Answer {
 
 struct Shared {
     events: AsyncMutex<mpsc::Receiver<Bytes>>,
+    polled: OnceLock<Instant>,
     handed_out: Mutex<Instant>,
     answers: mpsc::Sender<Answer>,
 }
@@ -38,6 +39,7 @@ pub struct Function {
     process: Child,
     started: Instant,
     rounds: u32,
+    shared: Arc<Shared>,
     _server: http::Server,
 }
 
@@ -46,9 +48,14 @@ impl Function {
         let (events, queue) = mpsc::channel(1);
         let (answered, answers) = mpsc::channel(1);
         let handed_out = Mutex::new(Instant::now());
-        let shared =
-            Arc::new(Shared { events: AsyncMutex::new(queue), handed_out, answers: answered });
-        let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
+        let shared = Arc::new(Shared {
+            events: AsyncMutex::new(queue),
+            polled: OnceLock::new(),
+            handed_out,
+            answers: answered,
+        });
+        let asked = Arc::clone(&shared);
+        let server = http::Server::start(move |request| answer(Arc::clone(&asked), request)).await;
         let mut command = environment::process(binary, server.authority());
         command
             .env("AWS_ENDPOINT_URL_SQS", sqs.url())
@@ -59,7 +66,7 @@ impl Function {
         let started = Instant::now();
         let process =
             command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
-        Self { events, answers, process, started, rounds: 0, _server: server }
+        Self { events, answers, process, started, rounds: 0, shared, _server: server }
     }
 
     /// Gives the function one event with new messages, and waits for the response.
@@ -73,6 +80,11 @@ impl Function {
     /// From the start of the process to its response to this event.
     pub async fn first(&mut self, event: &Bytes) -> Duration {
         self.invoke(event).await.at - self.started
+    }
+
+    /// From the start of the process to its first request for an event.
+    pub fn until_polled(&self) -> Duration {
+        *self.shared.polled.get().expect("it has asked") - self.started
     }
 
     /// A file of Linux about the process.
@@ -113,6 +125,7 @@ impl Function {
 
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     if request.method() == Method::GET {
+        shared.polled.get_or_init(Instant::now);
         let Some(event) = shared.events.lock().await.recv().await else {
             return http::status(StatusCode::GONE);
         };

@@ -77,6 +77,13 @@ async fn invocations(function: &mut Function, event: &Bytes, rounds: usize) -> f
     median(took)
 }
 
+/// The same messages from a FIFO queue, in one message group.
+fn fifo(event: &Bytes) -> Bytes {
+    let event = std::str::from_utf8(event).unwrap().replace(":orders\"", ":orders.fifo\"");
+    let group = r#""MessageGroupId":"A-1","SequenceNumber":"18849496460467696128","SenderId""#;
+    Bytes::from(event.replace("\"SenderId\"", group))
+}
+
 /// Milliseconds of invocations of two functions, which take turns.
 async fn side_by_side(
     one: &mut Function,
@@ -84,10 +91,18 @@ async fn side_by_side(
     event: &Bytes,
     rounds: usize,
 ) -> [f64; 2] {
+    with_events((one, event), (other, event), rounds).await
+}
+
+async fn with_events(
+    one: (&mut Function, &Bytes),
+    other: (&mut Function, &Bytes),
+    rounds: usize,
+) -> [f64; 2] {
     let mut took = [Vec::new(), Vec::new()];
     for _ in 0..10 {
-        took[0].push(invocations(one, event, rounds / 10).await);
-        took[1].push(invocations(other, event, rounds / 10).await);
+        took[0].push(invocations(one.0, one.1, rounds / 10).await);
+        took[1].push(invocations(other.0, other.1, rounds / 10).await);
     }
     took.map(median)
 }
@@ -104,6 +119,13 @@ async fn all_done(table: &mut Table) {
             table.row(&what, "ms", ours, Some(bare), bound);
         }
     }
+    let mut standard = Function::start(&example("ours"), &sqs, &[QUIET]).await;
+    let mut ordered = Function::start(&example("ours"), &sqs, &[QUIET]).await;
+    let ten = event(10, 100);
+    let [ordered, standard] =
+        with_events((&mut ordered, &fifo(&ten)), (&mut standard, &ten), ROUNDS * 4).await;
+    let what = "10 of 10 done in one message group, beside a standard queue";
+    table.row(what, "ms", ordered, Some(standard), Bound::Times(1.15));
 }
 
 async fn retried(table: &mut Table) {
@@ -193,24 +215,30 @@ async fn delivered(table: &mut Table) {
     let prompt = http::Server::start(|_| async { http::status(StatusCode::OK) }).await;
     let url = prompt.url();
     let environment = [("REQUEUE_TARGET_URL", url.as_str())];
-    let (one, mut took) = (event(1, 100), [Vec::new(), Vec::new(), Vec::new()]);
     let functions =
         [(requeue_lambda(), &environment[..]), (example("bare"), &[]), (example("by_hand"), &[])];
-    for _ in 0..STARTS {
-        for (took, (binary, environment)) in took.iter_mut().zip(&functions) {
-            let mut function = Function::start(binary, &sqs, environment).await;
-            took.push(millis(function.first(&one).await));
+    for (count, most) in [(1, 2.5 / 1.2), (10, 1.8)] {
+        let event = event(count, 100);
+        let (mut polled, mut took) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+        for _ in 0..STARTS {
+            for (at, (binary, environment)) in functions.iter().enumerate() {
+                let mut function = Function::start(binary, &sqs, environment).await;
+                took[at].push(millis(function.first(&event).await));
+                polled[at].push(millis(function.until_polled()));
+            }
+        }
+        let [lambda, bare, by_hand] = took.map(median);
+        let what =
+            format!("start to the first response, {count} delivered, beside the bare handler");
+        table.row(&what, "ms", lambda, Some(bare), Bound::Times(most));
+        let [polls, bare_polls, _] = polled.map(median);
+        if count == 1 {
+            let what = "start to the first response of the one by hand";
+            table.row(what, "ms", by_hand, None, Bound::None);
+            let what = "start to the first poll, beside the bare handler";
+            table.row(what, "ms", polls, Some(bare_polls), Bound::Times(1.3));
         }
     }
-    let [lambda, bare, by_hand] = took.map(median);
-    table.row(
-        "start to the first response, beside the bare handler",
-        "ms",
-        lambda,
-        Some(bare),
-        Bound::Times(2.5 / 1.2),
-    );
-    table.row("start to the first response of the one by hand", "ms", by_hand, None, Bound::None);
 }
 
 /// A function as target, of which Lambda's stub answers at once or after 100 ms.

@@ -1,4 +1,4 @@
-// Responds after 5 ms, to a body "fail" with 503. A GET returns the number of other POSTs.
+// Responds after the argument's milliseconds, to a body "fail" with 503. A GET returns the number of other POSTs.
 import { createServer } from 'node:http';
 
 let done = 0;
@@ -14,7 +14,7 @@ const server = createServer((request, response) => {
     if (!fails) done += 1;
     response.statusCode = fails ? 503 : 200;
     response.end();
-  }, 5));
+  }, Number(process.argv[2])));
 });
 server.keepAliveTimeout = 60_000;
 server.listen(0, '127.0.0.1', () => console.log(server.address().port));
