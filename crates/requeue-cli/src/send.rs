@@ -125,7 +125,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
                 break;
             }
         };
-        drop(running);
+        running.responded();
         let id = sent.message_id().unwrap_or_default().to_owned();
         if arguments.json {
             ids.push(id);
