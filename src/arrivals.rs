@@ -1,7 +1,6 @@
-//! Messages that came from another queue: a redrive policy moved them into a dead-letter queue, or
-//! somebody redrove them from one.
+//! Messages from another queue: a redrive policy moved them here, or somebody redrove them here.
 //!
-//! After a move SQS goes on with the receive count and with the time of the first receive, and does
+//! After a move, SQS continues the receive count and keeps the time of the first receive, and does
 //! not mention the move. So each execution environment notes the count and the time of its own
 //! first receive.
 
@@ -16,7 +15,7 @@ use crate::state::{REDRIVE_TOLERANCE, RetryState};
 use crate::trace;
 use crate::wire::{DeadLetter, DeadLetterInfo};
 
-/// The most messages that are remembered. One more starts afresh on each receive.
+/// The most messages that are remembered. A further one starts again on each receive.
 const MAX_ARRIVALS: usize = 10_000;
 
 /// The first receive of a moved message that this execution environment saw.
@@ -42,13 +41,13 @@ impl Arrivals {
         let new = Arrival { queue: record.queue.clone(), receives_before, at: now };
         let Some(id) = &record.message_id else { return Some(new) };
         let mut known = lock(&self.0);
-        // A receive that was overtaken by a later one may arrive with the lower count.
+        // A receive that a later one overtook may arrive with the lower count.
         if let Some(arrival) = known.get(id).filter(|known| known.queue == new.queue) {
             let receives_before = arrival.receives_before.min(receives_before);
             return Some(Arrival { receives_before, ..arrival.clone() });
         }
         if known.len() >= MAX_ARRIVALS {
-            // No message waits longer than this by its visibility timeout.
+            // No message waits longer than this with its visibility timeout.
             known.retain(|_, arrival| {
                 now.duration_since(arrival.at).is_ok_and(|age| age < MAX_VISIBILITY)
             });
@@ -60,15 +59,15 @@ impl Arrivals {
     }
 }
 
-/// The state of a message that starts afresh if it was redriven, or if SQS moved it to a dead-letter
+/// The state of a message that starts again if it was redriven, or if SQS moved it to a dead-letter
 /// queue. Otherwise the unchanged state: a time that SQS does not give is no evidence.
 pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
     let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
     let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
     let enqueued_later =
         since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
-    // An annotated copy that was received before its delay was over was sent by somebody else. The
-    // limit is a second less, since SQS does not promise a delay to the millisecond.
+    // If an annotated copy was received before its delay was over, somebody else sent it. The limit
+    // is a second less, since SQS does not promise a delay to the millisecond.
     let least = Duration::from_secs(u64::from(DeadLetterMode::ANNOTATION_DELAY.as_secs()) - 1);
     let received_too_soon =
         state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
@@ -86,11 +85,11 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
     RetryState { copies_in_row: state.copies_in_row, ..state.restarted(last_dead_letter) }
 }
 
-/// The state as far as it can be ours. A body may be forged, so no time in it moves a bound.
+/// The state, with times within bounds. A body may be forged, so no time in it moves a bound.
 pub(crate) fn bounded(state: RetryState, sent: SystemTime, received: SystemTime) -> RetryState {
     let after = |time: SystemTime, wait| time.checked_add(wait).unwrap_or(time);
     let not_before = state.not_before.map(|due| due.min(after(sent, MAX_RETENTION)));
-    // The age begins at the end of a wait, in which this copy may still be.
+    // The age begins at the end of a wait, and this copy may still be in that wait.
     let youngest = not_before.map_or(received, |due| due.max(received));
     RetryState {
         first_sent: state.first_sent.map(|first| first.min(sent)),

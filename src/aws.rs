@@ -1,6 +1,6 @@
-//! The parts of every client of the AWS SDK: credentials, region and endpoints by AWS's own
-//! rules, and one HTTP client. It knows no service. The SDK keeps the text of the profile file for ever, and other
-//! credentials until the end that they had; here they are read anew when a service refuses them.
+//! The parts of every client of the AWS SDK: credentials, region and endpoints by AWS's own rules,
+//! and one HTTP client. It knows no service. The SDK keeps the text of the profile file for ever,
+//! and other credentials until their end; here they are read again when a service refuses them.
 //!
 //! Your own clients of the same configuration link no second HTTP client and no second TLS stack.
 //!
@@ -42,7 +42,7 @@ pub use aws_config::SdkConfig;
 pub use connections::Moment;
 pub(crate) use connections::UNUSED;
 
-/// Whether a call failed for lack of credentials. The SDK says so only in words.
+/// Whether a call failed for lack of credentials. The SDK shows that only in the text of an error.
 pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| Error::source(*error))
         .any(|error| error.to_string().contains("credentials"))
@@ -51,10 +51,10 @@ pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
 /// The code of a call without credentials, in errors and logs.
 pub const NO_CREDENTIALS: &str = "NoCredentials";
 
-/// The code of a call that failed because no connection could be made: it never left.
+/// The code of a call that failed because no connection could be made: nothing was sent.
 pub const NO_CONNECTION: &str = "NoConnection";
 
-/// The code of a call whose connection broke: it may have been carried out.
+/// The code of a call whose connection broke: it may have taken effect.
 pub const CONNECTION_LOST: &str = "ConnectionLost";
 
 /// [`NO_CONNECTION`] or [`CONNECTION_LOST`], for a call that the HTTP client could not complete.
@@ -65,7 +65,7 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
     if is_unmade { NO_CONNECTION } else { CONNECTION_LOST }
 }
 
-/// The code of a call to which the service gave no error: nothing was sent, no response came, or none
+/// The code of a call without an error of the service: nothing was sent, no response came, or none
 /// that can be read.
 pub fn code_without_error<E: Error + 'static>(error: &SdkError<E, HttpResponse>) -> &'static str {
     match error {
@@ -79,8 +79,9 @@ pub fn code_without_error<E: Error + 'static>(error: &SdkError<E, HttpResponse>)
 
 /// The configuration by AWS's standard environment variables and files.
 ///
-/// If a service refuses the credentials, they are read anew for the next request. A connection that
-/// was unused for 2 s is not used again: while Lambda freezes a function, its connections may die.
+/// If a service refuses the credentials, they are read again for the next request. A connection
+/// that was unused for 2 s is not used again, since connections may die while Lambda freezes a
+/// function.
 pub async fn config() -> SdkConfig {
     config_with(connections::of_sdk).await
 }
@@ -104,8 +105,8 @@ const REFUSALS: &str = "\
     ExpiredToken InvalidAccessKeyId InvalidClientTokenId InvalidSignature InvalidToken \
     SignatureDoesNotMatch UnrecognizedClient";
 
-/// The longest time for credentials: less than a try of a request, whose end would be told as trouble
-/// of the service. It is enough for two tries of an endpoint of credentials.
+/// The timeout of loading credentials. It is less than a try of a request, whose timeout would look
+/// like a failure of the service, and enough for two tries of a credentials endpoint.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The SDK's error of a timeout does not say that it waited for credentials.
@@ -140,8 +141,7 @@ impl Credentials {
         config.into_builder().identity_cache(self).build()
     }
 
-    /// Looks whether a service refuses its request for the credentials. The next request has those
-    /// that are there then.
+    /// Checks whether a service refuses the credentials. The next request then reads them again.
     async fn look_at(&self, mut response: HttpResponse) -> Result<HttpResponse, ConnectorError> {
         if !matches!(response.status().as_u16(), 400 | 401 | 403) {
             return Ok(response);

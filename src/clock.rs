@@ -1,5 +1,5 @@
-//! The time of day, which messages carry, and the one random number that each message gets: injected,
-//! so that every run can be repeated.
+//! The time of day, which messages carry, and the one random number of each message. Both are
+//! injected, so that every run can be repeated.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -52,7 +52,7 @@ requeue_sqs::debug_by_name!(Sampler);
 /// A time longer than the life of any process, and short enough for every clock to add it to now.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// So long from now, or as long as any process lives. A duration without a bound would panic when
+/// This long from now, or as long as any process lives. A duration without a limit would panic when
 /// it is added to a time.
 pub(crate) fn after(wait: Duration) -> Instant {
     let now = Instant::now();

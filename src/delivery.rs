@@ -1,5 +1,5 @@
 //! A delivery: a record decoded into the body as first delivered, the retry state and the number of
-//! the attempt. The gate, the policy and settling work with it; the handler sees `message`.
+//! the attempt. Gate, policy and settling use it; the handler sees `message`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ mod decode;
 
 pub(crate) use decode::Decoder;
 
-/// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
-/// loops. Lambda's loop detection counts to about 16, by the invocation and not by the message.
-/// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
+/// After this many copies in a row, a message waits with its visibility timeout, unless Lambda
+/// allows loops. Lambda's loop detection counts to about 16, by the invocation. Source: Lambda
+/// developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 
 pub(crate) struct Delivery {
@@ -37,19 +37,19 @@ pub(crate) struct Delivery {
     /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` if that is
     /// switched off.
     pub(crate) copies_in_row: Option<u32>,
-    /// Whether it waits by its visibility timeout only because of other messages of its batch.
+    /// Whether it waits with its visibility timeout only because of other messages of its batch.
     waits_for_others: bool,
-    /// The receive count by SQS, which goes on when a redrive policy moves a message.
+    /// The receive count by SQS, which continues when a redrive policy moves a message.
     pub(crate) receive_count: u32,
     /// Receives before it reached this queue, as far as they are known.
     receives_before: u32,
-    /// Receives that it uses up by waiting for its time, the first ones in this queue.
+    /// Receives that were waits for its own time, the first ones in this queue.
     waits: u32,
-    /// Receives that it used up behind a message that waited for its time.
+    /// Receives that were waits for a predecessor's time.
     waits_behind: u32,
     /// Attempts before this one, if the table counted them.
     counted: OnceLock<u32>,
-    /// Facts that its handler gave to rate limits. Few handlers give any.
+    /// Facts that its handler gave to rate limits. Most handlers give none.
     said: OnceLock<Box<Said>>,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -57,7 +57,7 @@ pub(crate) struct Delivery {
     /// When this copy was first received in this queue, if that is known.
     pub(crate) copy_first_received: Option<SystemTime>,
     pub(crate) group_id: Option<String>,
-    /// The trace that its sender gave it for X-Ray. That of a copy is none of its producer's.
+    /// The sender's trace for X-Ray. That of a copy is not its producer's.
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) event: Option<Arc<str>>,
@@ -65,9 +65,9 @@ pub(crate) struct Delivery {
     pub(crate) limits: MessageLimits,
     /// Why no handler can get this record.
     pub(crate) defect: Option<Failure>,
-    /// Why no handler may get this record, though it is whole.
+    /// Why no handler may get this record, although it is complete.
     pub(crate) refusal: Option<Failure>,
-    /// It has our fields, and it is not known yet whether their sender is trusted.
+    /// It has Requeue's fields, and it is not known yet whether their sender is trusted.
     pub(crate) is_unverified: bool,
     /// A later version of this library wrote the message's state.
     pub(crate) is_of_later_version: bool,
@@ -94,7 +94,7 @@ impl Delivery {
     /// Notes how many copies in a row led to this invocation: its own copies continue that row.
     pub(crate) fn continue_row(&mut self, copies_in_row: u32) {
         self.copies_in_row = Some(copies_in_row);
-        // SQS can be told to keep a message only by its id.
+        // Requeue can ask SQS to keep a message only by its id.
         if self.ends_its_row() && self.message_id.is_some() && self.strategy == Strategy::Copy {
             self.strategy = Strategy::Visibility;
             self.waits_for_others = self.state.copies_in_row < MAX_COPIES_IN_ROW;
@@ -113,8 +113,8 @@ impl Delivery {
         Self { payload, ..decoded }
     }
 
-    /// The trace that the producer gave the message, as W3C Trace Context has it: the attribute, or
-    /// else the header for X-Ray, which a copy carries in its state.
+    /// The producer's trace, in the form of W3C Trace Context: the attribute, or else the header
+    /// for X-Ray, which a copy carries in its state.
     pub(crate) fn traceparent(&self) -> Option<Cow<'_, str>> {
         let kept = || {
             let carried = self.state.traceparent.as_deref().map(Cow::Borrowed);
@@ -139,8 +139,7 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Retries used before this delivery. For a message that waits by its visibility timeout,
-    /// receives count.
+    /// Retries used before this delivery. With `visibility`, receives count.
     pub(crate) fn retries(&self) -> u32 {
         self.usage().retries()
     }
@@ -150,20 +149,20 @@ impl Delivery {
         self.receive_count.saturating_sub(self.receives_before)
     }
 
-    /// Whether it shares no call with other messages, so that nobody else is hurt if it ends every
-    /// call: from the third receive of a copy on.
+    /// Whether it shares no call with other messages, so that it ends no call of theirs: from the
+    /// third receive of a copy on.
     pub(crate) fn is_alone(&self) -> bool {
         self.state.is_alone || self.receives_here() > 2
     }
 
     /// Receives that were certainly no attempts.
     fn waits(&self) -> u32 {
-        // Any other message waits for its time in a copy, which begins with no receive.
+        // Any other message waits for its time in a copy, whose receives begin later.
         if self.receives_are_retries() { self.waits.max(self.waits_behind) } else { 0 }
     }
 
-    /// Whether this receive is one of those by which it waits for its time. Later receives take it
-    /// for one by the times of SQS alone, so it is one even if the time has come since.
+    /// Whether this receive is one of those in which it waits for its time. Later receives decide
+    /// by the times of SQS alone, so it is one even if the time has come since.
     pub(crate) fn waits_for_its_time(&self) -> bool {
         self.receives_are_retries() && self.receives_here() <= self.waits
     }
@@ -173,13 +172,13 @@ impl Delivery {
         self.receives_here().saturating_sub(self.waits()).max(1)
     }
 
-    /// Whether its receives count as retries. A message that waits because of others, or for STS,
-    /// may otherwise wait in a copy, so its receives prove nothing.
+    /// Whether its receives count as retries. If a message waits because of others, or for STS, its
+    /// next wait may be in a copy, so its receives prove nothing.
     fn receives_are_retries(&self) -> bool {
         self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified
     }
 
-    /// Whether the table may count its attempts: it waits by its visibility, and was received before.
+    /// Whether the table may count its attempts: with `visibility`, from the second receive on.
     pub(crate) fn may_count_attempts(&self) -> bool {
         // Other deliveries of a message that ends its row are copies.
         let waits_in_place = self.is_fifo() || !self.ends_its_row();
@@ -202,7 +201,7 @@ impl Delivery {
         let first_received = self.state.age_from.unwrap_or(self.first_received);
         Usage {
             state: &self.state,
-            // Before its time no handler was called.
+            // Before its time, no handler was called.
             first_received: self
                 .limits
                 .not_before

@@ -11,9 +11,9 @@ words! {
     "The word of the setting `REQUEUE_STRATEGY`."
     /// How a message waits for its next attempt.
     ///
-    /// Messages of a FIFO queue always wait by their visibility timeout: a copy would lose its place in
-    /// the order. Each receive of such a message counts as a retry, also one that ended without a call.
-    /// With a [table](crate::Settings::shared_table) and
+    /// Messages of a FIFO queue always wait with their visibility timeout: a copy would lose its
+    /// place in the order. Each receive of such a message counts as a retry, even one that ended
+    /// without a call. With a [table](crate::Settings::shared_table) and
     /// [`DeadLetterMode::Direct`](crate::DeadLetterMode::Direct), attempts count instead: the first
     /// receive counts as one, and each later attempt is written right before its call.
     ///
@@ -38,7 +38,7 @@ pub enum Disposition {
     Complete,
     /// The message failed, and waits for its next attempt. It waits in a copy with one more retry
     /// used, and the original is deleted. With the strategy
-    /// [`Visibility`](crate::Strategy::Visibility), it waits by its visibility timeout.
+    /// [`Visibility`](crate::Strategy::Visibility), it waits with its visibility timeout.
     #[non_exhaustive]
     Requeue {
         /// How long it waits.
@@ -46,9 +46,9 @@ pub enum Disposition {
         /// How long the original stays invisible if no copy can be sent.
         hidden_if_unsent: Duration,
     },
-    /// It was not the message's turn, or its service serves nobody, and it waits in the same way. A copy uses no retry for that.
-    /// With the visibility timeout, the receive counts as a retry, except for a wait until the
-    /// producer's `requeue.notBefore`.
+    /// It was not due, or its service serves no message, and it waits in the same way. In a copy,
+    /// that uses no retry. With the visibility timeout, the receive counts as a retry, except for a
+    /// wait until the producer's `requeue.notBefore`.
     #[non_exhaustive]
     Defer {
         /// Why it waits.
@@ -74,7 +74,7 @@ impl Disposition {
         }
     }
 
-    /// Why the message is deferred, left to SQS or dead-lettered, in the words used in logs.
+    /// Why the message is deferred, left to SQS or dead-lettered, as in logs.
     pub const fn reason(&self) -> Option<&'static str> {
         match self {
             Self::DeadLetter(why) => Some(why.as_str()),
@@ -126,7 +126,7 @@ impl fmt::Display for Retry {
     }
 }
 
-/// The part that [`idempotency`](crate::policy::RetryPolicy::idempotency) of the policy had in an attempt.
+/// The effect of [`idempotency`](crate::policy::RetryPolicy::idempotency) on an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdempotencyNotes {
@@ -134,7 +134,7 @@ pub struct IdempotencyNotes {
     pub is_already_done: bool,
     /// The body has no name for the event, so the id of the first delivery was its name.
     pub is_key_missing: bool,
-    /// The table did not answer: the handler was called without its consent, or the table did not
+    /// The table did not respond: the handler was called without a record, or the table did not
     /// confirm that the event is done.
     pub is_unconfirmed: bool,
 }
@@ -157,15 +157,15 @@ words! {
         CallRefused = "call-refused",
         /// The rate limit of its downstream service has no room. It waits in the waiting list, or for its reservation.
         RateLimited = "rate-limited",
-        /// The table of the rate limits takes no more requests for now.
+        /// The table of the rate limits throttles.
         TableThrottled = "table-throttled",
-        /// The table of the rate limits does not answer.
+        /// The table of the rate limits does not respond.
         TableUnavailable = "table-unavailable",
-        /// A call of several messages failed, and nobody knows which of them did.
+        /// A call of several messages failed, and it is unknown which messages failed.
         Unclear = "unclear",
         /// Another attempt handles the same event.
         InProgress = "in-progress",
-        /// The table does not say whether its event is done, and the policy defers it for that.
+        /// It is unknown whether its event is done, and the policy defers it for that.
         IdempotencyUnavailable = "idempotency-unavailable",
         /// Too little of the invocation, or no thread, was left to start it.
         NoTimeLeft = "no-time-left",
@@ -177,7 +177,7 @@ words! {
 }
 
 impl Deferral {
-    /// Whether a message waits for longer for this reason if each wait uses a receive.
+    /// Whether a message waits longer for this reason if each wait uses a receive.
     pub(crate) const fn is_rarer_by_visibility(self) -> bool {
         match self {
             Self::NotDue
@@ -203,7 +203,8 @@ words! {
     pub enum ReleaseReason {
         /// It was dead-lettered on an earlier receive; the redrive policy is about to move it.
         NotRetried = "not-retried",
-        /// It is the copy that says why it was dead-lettered; the redrive policy is about to move it.
+        /// It is the copy with the reason of its dead letter; the redrive policy is about to move
+        /// it.
         Annotated = "annotated",
         /// Its `retryState` was written by a later version than this one.
         LaterVersion = "later-version",
@@ -211,13 +212,13 @@ words! {
         Abandoned = "abandoned",
         /// It was deferred as often as the policy allows.
         DeferredTooOften = "deferred-too-often",
-        /// An earlier message of its group has to come first.
+        /// An earlier message of its group must be handled first.
         BehindFailed = "behind-failed",
         /// The record has no queue ARN, so no copy can be sent.
         NoQueue = "no-queue",
         /// The mode is `report`, and the message failed.
         Reported = "reported",
-        /// The worker ends. It is receivable again at once.
+        /// The worker shuts down. The message is visible again at once.
         ShuttingDown = "shutting-down",
         /// The worker could not extend its visibility timeout, or read its delivery too late. SQS may
         /// have delivered it to another receiver, so two copies might follow.
@@ -235,8 +236,8 @@ words! {
         NonRetryable = "non-retryable",
         /// All its retries are used.
         RetriesExhausted = "retries-exhausted",
-        /// Its age budget is used up, or the delay that the downstream service named does not fit into
-        /// the rest.
+        /// Its total timeout is over, or the delay that the service named does not fit into the
+        /// rest.
         TooOld = "too-old",
         /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
         Expired = "expired",

@@ -1,6 +1,6 @@
-//! The failure of one message: its class, its detail and the delay that it names.
-//! It ends up in log lines and in the dead-letter queue, so it carries no body, no header and no error
-//! text that its maker did not choose; only an operator may ask for scrubbed words of the service.
+//! The failure of one message: its class, its detail and the delay that it names. Log lines and the
+//! dead-letter queue show it, so it has no body, no header and no error text that its maker did not
+//! choose; only an operator may ask for scrubbed words of the service.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub enum Evidence {
     /// The message itself: its body, or an attribute that is no valid header.
     Body,
     /// A reused connection broke before the response, or the response is too large to be read.
-    /// Neither says anything about the downstream service.
+    /// Neither is evidence about the downstream service.
     Connection,
     /// The handler panicked.
     Panic,
@@ -39,23 +39,23 @@ pub enum Evidence {
     TimeOut,
 }
 
-/// What a failure says about the downstream service.
+/// The evidence of a failure about the downstream service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ServiceState {
-    /// Nothing certain: the message may be the cause.
+    /// None: the message may be the cause.
     Unknown,
-    /// A response says that the service works, and this message has to wait.
+    /// A response shows that the service works, and this message has to wait.
     Up,
     /// The service does not work, whatever the message.
     Down,
-    /// The service took no call, whatever the message.
+    /// The service accepted no call, whatever the message.
     Refused,
 }
 
 /// One failure: a class, perhaps a delay that the downstream service named, and a detail in few
 /// words.
 ///
-/// It is deliberately no [`std::error::Error`], so that nobody can wrap it and classify it again.
+/// It is deliberately no [`std::error::Error`], so that no code can wrap it and classify it again.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a handler fails by returning it"]
 pub struct Failure {
@@ -68,7 +68,7 @@ pub struct Failure {
     is_in_doubt: bool,
     evidence: Evidence,
     detail: Detail,
-    /// Few failures have it, and a batch keeps thousands.
+    /// Few failures have it, and a batch has thousands.
     said: Option<Box<ServiceText>>,
 }
 
@@ -108,9 +108,9 @@ impl Failure {
     /// Nothing failed, but the handler wants the message again after `delay`. The delay is at least
     /// a second and at most the policy's `max_retry_after`. Use it to schedule work.
     ///
-    /// A message that waits in a copy uses no retry for it. For a message that waits by its
-    /// visibility timeout (a FIFO queue, [`Strategy::Visibility`](crate::Strategy::Visibility)),
-    /// the next receive counts as a retry.
+    /// A message that waits in a copy uses no retry for it. With its visibility timeout (a FIFO
+    /// queue, [`Strategy::Visibility`](crate::Strategy::Visibility)), the next receive counts as a
+    /// retry.
     pub fn postpone(delay: Duration) -> Self {
         // A copy uses no retry for it, so nothing else would slow the next delivery.
         const SOONEST: Duration = Duration::from_secs(1);
@@ -141,9 +141,9 @@ impl Failure {
     ///
     /// Requeue cuts a longer delay to the policy's
     /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default. If it
-    /// then exceeds the rest of the class's age, Requeue dead-letters the message at once. Otherwise
-    /// Requeue adds up to a tenth, at most a minute. A message that waits by its visibility timeout
-    /// waits for at most 41,940 s.
+    /// then exceeds the rest of the class's total timeout, Requeue dead-letters the message at
+    /// once. Otherwise Requeue adds up to a tenth, at most a minute. A wait with the visibility
+    /// timeout is at most 41,940 s.
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), is_delay_ruled: false, ..self }
     }
@@ -167,8 +167,8 @@ impl Failure {
     /// this attempt ends. Without it, this changes nothing.
     ///
     /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
-    /// [`Failure::from_grpc`] is in doubt where its error says so, and so is the failure of a
-    /// handler that panicked or ran out of time. Say it for a timeout whose class you choose.
+    /// [`Failure::from_grpc`] is in doubt if its error is ambiguous, and so is the failure of a
+    /// handler that panicked or timed out. Call this for a timeout whose class you choose.
     pub fn in_doubt(self) -> Self {
         Self { is_in_doubt: true, ..self }
     }
@@ -178,7 +178,7 @@ impl Failure {
         self.is_in_doubt
     }
 
-    /// The failure of a call, which may not be that of this message.
+    /// The failure of a call, which need not be about this message.
     pub(crate) fn of_any_message(mut self) -> Self {
         if self.class == FailureClass::NonRetryable {
             self.class = FailureClass::Temporary;
@@ -186,7 +186,7 @@ impl Failure {
         self
     }
 
-    /// A limit that lasts for a day or longer is a quota, whatever the service calls it.
+    /// A limit that lasts for a day or longer is a quota, whatever its name in the service.
     pub(crate) fn of_long_limit(mut self) -> Self {
         if self.class == FailureClass::RateLimit {
             self.class = FailureClass::Quota;
@@ -194,14 +194,14 @@ impl Failure {
         self
     }
 
-    /// Says that no work began: the downstream service takes no call now, whatever the message. Its
-    /// concurrency may be used up, or this process may lack a permission.
+    /// Notes that no work began: the downstream service takes no call now, whatever the message.
+    /// Its concurrency may be used up, or this process may lack a permission.
     ///
     /// The message is deferred and uses no retry, up to
     /// [`max_deferrals`](crate::policy::RetryPolicy::max_deferrals) times in a row. After that, the
     /// failure counts as any other of its class. The other messages of the scope pause for the
-    /// [delay](Self::retry_after) that the failure names. A message that waits by its visibility
-    /// timeout uses up a receive, and returns the more rarely the older it is.
+    /// [delay](Self::retry_after) that the failure names. With `visibility`, each deferral uses a
+    /// receive, and the waits grow with the age of the message.
     pub fn call_refused(self) -> Self {
         Self { service: ServiceState::Refused, ..self }
     }
@@ -231,16 +231,16 @@ impl Failure {
         self.postponed
     }
 
-    /// Says that the downstream service does not work, and that the message is not the cause: there
-    /// is no connection, or no response in time, or a 503.
+    /// Notes that the downstream service does not work, and that the message is not the cause:
+    /// there is no connection, or no response in time, or a 503.
     ///
-    /// In an outage, a message that fails so uses no retry. Requeue sees it by itself in what it
-    /// classifies; a handler that builds its own failures says it.
+    /// In an outage, a message with such a failure uses no retry. Requeue notes this in failures
+    /// that it classifies; a handler that builds its own failures calls this.
     pub fn service_down(self) -> Self {
         Self { service: ServiceState::Down, ..self }
     }
 
-    /// Whether a response with a status from 200 to 499 says that the service works, such as a 409
+    /// Whether a response with a status from 200 to 499 shows that the service works, such as a 409
     /// with `Retry-After`.
     pub(crate) fn is_service_up(&self) -> bool {
         self.service == ServiceState::Up
@@ -250,7 +250,7 @@ impl Failure {
         self.service == ServiceState::Down
     }
 
-    /// Notes the status of the response. By 502 to 504 and their like, the service does not work.
+    /// Notes the status of the response. With 502 to 504 and similar, the service does not work.
     pub(crate) fn by_status(self, status: u16) -> Self {
         let service = match status {
             200..500 => ServiceState::Up,
@@ -309,13 +309,13 @@ words! {
     "The word used in messages, logs and metrics."
     /// The four kinds of failures, each with delays and budgets of its own.
     ///
-    /// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
-    /// fifth class would be a new major version.
+    /// Match on it without `_`, since a fifth class would be a new major version. Every policy,
+    /// table and metric covers all four.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum FailureClass {
         /// Too many requests just now: HTTP 429 and its relatives.
         RateLimit = "rate-limit",
-        /// An allowance is used up, for hours perhaps.
+        /// An allowance is used up, perhaps for hours.
         Quota = "quota",
         /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
         Temporary = "temporary",

@@ -1,5 +1,4 @@
-//! The one trait a user implements; async functions qualify. And a handler around another one, and one
-//! of any type.
+//! The one trait that a user implements, also by an async function, and handlers around others.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -126,7 +125,7 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     }
 
     /// The rate limit of a scope, if it has one of its own. Default: `None`, so the policy's
-    /// [`limit`](crate::policy::RetryPolicy::limit) holds, if there is one.
+    /// [`limit`](crate::policy::RetryPolicy::limit) applies, if there is one.
     ///
     /// Requeue asks before each call, so a limit may change meanwhile. All execution environments
     /// must give a scope the same limit. Any value is valid: see [`RateLimit`].
@@ -134,14 +133,14 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
         None
     }
 
-    /// Whether [`Message::to_event_record`] is to have the fields of Lambda's event that this library
+    /// Whether [`Message::to_event_record`] includes the fields of Lambda's event that this library
     /// does not know. The text of the event is then kept.
     #[doc(hidden)]
     fn needs_event(&self) -> bool {
         false
     }
 
-    /// The handler of several messages behind this one, if there is one.
+    /// The handler of several messages in this one, if there is one.
     #[doc(hidden)]
     fn as_bulk(&self) -> Option<&dyn DynBulk<T>> {
         None
@@ -216,11 +215,11 @@ where
 }
 
 /// A handler around another one: `around` gets the inner handler and each message, and calls the
-/// inner handler or not. All else is as the inner handler says: its [`scope`](Handler::scope), its
-/// [`rate_limit`](Handler::rate_limit), and all that later versions add.
+/// inner handler or not. The inner handler determines all else: its [`scope`](Handler::scope), its
+/// [`rate_limit`](Handler::rate_limit), and the methods that later versions add.
 ///
-/// A [`Handler`] of your own around another one has to forward each of these methods. One that does
-/// not silently puts all messages into one scope.
+/// A [`Handler`] of your own around another one must forward each of these methods. If it does not,
+/// all messages silently share one scope.
 ///
 /// ```
 /// use std::time::Instant;
@@ -304,7 +303,7 @@ where
 pub struct BoxHandler<T = Raw>(Arc<dyn Erased<T>>);
 
 impl<T: 'static> BoxHandler<T> {
-    /// A handler whose type nobody needs to know.
+    /// A handler without its type.
     pub fn new(handler: impl Handler<T>) -> Self {
         Self(Arc::new(handler))
     }

@@ -8,9 +8,8 @@ use serde::Serialize;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Calls `visit` with the text of every key, quotes included, and of every value of an object, in
-/// their order. `None` if `text` is not exactly one JSON object, white space aside, or as soon as
-/// `visit` says so.
+/// Calls `visit` with the text of every key, with its quotes, and of every value of an object, in
+/// their order. `None` if `text` is not one JSON object and white space, or if `visit` returns it.
 pub(crate) fn each_member<'a>(
     text: &'a str,
     visit: impl FnMut(&'a str, &'a str) -> Option<()>,
@@ -50,8 +49,8 @@ pub(crate) fn string(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }
 
-/// An integer of nothing but digits: no sign, fraction or exponent. One that exceeds 64 bits counts
-/// as the largest. `text` is a JSON value, and so never empty.
+/// An integer of digits only: no sign, fraction or exponent. One that exceeds 64 bits counts as the
+/// largest. `text` is a JSON value, and so never empty.
 pub(crate) fn plain_integer(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))

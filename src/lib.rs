@@ -67,7 +67,7 @@
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | content |
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
 //! | `table` | [`table::DynamoTable`]: a table that execution environments share |

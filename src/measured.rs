@@ -16,7 +16,7 @@ impl State {
     }
 }
 
-/// Takes a received body apart. Returns whether it is that of a copy.
+/// Splits a received body. Returns whether it is that of a copy.
 pub fn read(body: &str) -> bool {
     matches!(wire::read(body, 50).origin, Origin::Ours(_))
 }

@@ -1,4 +1,4 @@
-//! What a host can see of the work: events, and the observers that hear them. It knows no log and no
+//! Events of the work, and the observers that receive them. This module knows no log and no
 //! metrics; they are observers of `telemetry/`.
 
 use std::sync::Arc;
@@ -30,15 +30,15 @@ pub enum Event<'a> {
         /// How often SQS delivered this copy.
         receive_count: u32,
     },
-    /// A message of a batch is settled. It is told after the whole batch is settled.
+    /// A message of a batch is settled. It is reported after the whole batch is settled.
     Settled(&'a Outcome),
-    /// A batch is settled, and its messages are told.
+    /// A batch is settled, and its messages are reported.
     BatchSettled {
         /// The outcomes of all messages.
         report: &'a Report,
         /// The time by the clock of the processor.
         at: SystemTime,
-        /// Those not told by [`Settled`](Self::Settled), since the time of the batch was over.
+        /// The messages without [`Settled`](Self::Settled), since the time of the batch was over.
         untold: usize,
     },
     /// A circuit opened: its messages are deferred, and a few of them probe.
@@ -55,9 +55,9 @@ pub enum Event<'a> {
         /// Whether it is the circuit of all execution environments.
         is_shared: bool,
     },
-    /// The shared table refuses requests for now. The messages that need it are deferred.
+    /// The shared table throttles. The messages that need it are deferred.
     TableThrottled,
-    /// The table does not respond. Each execution environment makes no more calls than lately.
+    /// The table does not respond. Each environment makes no more calls than in the last 30 s.
     TableUnavailable {
         /// Why.
         code: &'a str,
@@ -102,8 +102,8 @@ pub enum Event<'a> {
         /// The queue.
         queue: &'a QueueArn,
     },
-    /// SQS did not extend the visibility timeout of messages in hand, so it may deliver them again
-    /// while their handlers run.
+    /// SQS did not extend the visibility timeout of messages in flight, so it may deliver them
+    /// again while their handlers run.
     NotExtended {
         /// The queue.
         queue: &'a QueueArn,
@@ -112,7 +112,7 @@ pub enum Event<'a> {
         /// The messages of the request.
         messages: usize,
     },
-    /// A worker did not get its done or copied messages deleted, so SQS may deliver them again.
+    /// The done or copied messages of a worker were not deleted, so SQS may deliver them again.
     NotDeleted {
         /// The queue.
         queue: &'a QueueArn,
@@ -121,7 +121,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Something that hears the events of a processor or a worker.
+/// Receives the events of a processor or a worker.
 ///
 /// ```
 /// use requeue::{Event, Observer, Observers, Settings};
@@ -140,7 +140,7 @@ pub enum Event<'a> {
 /// settings.observers = Observers::default().with(Circuits);
 /// ```
 pub trait Observer: Send + Sync {
-    /// Notes an event. The work waits for it, so it should take no time.
+    /// Notes an event. The work waits for it, so it should return at once.
     fn observe(&self, event: &Event<'_>);
 }
 
@@ -165,7 +165,7 @@ impl Observers {
         self
     }
 
-    /// With the log lines, if they are among them. They come last, since a log may be slow.
+    /// With the log lines, if they are among them. They are last, since a log may be slow.
     pub(crate) fn with_log(self, log: impl Observer + 'static) -> Self {
         if self.has_log { Self { has_log: false, ..self.with(log) } } else { self }
     }
@@ -176,8 +176,8 @@ impl Observers {
         }
     }
 
-    /// Tells each observer of a settled batch, until `has_time` says no. An observer hears the whole
-    /// batch before the next one hears of it, so no slow one keeps it from the others.
+    /// Reports a settled batch to each observer, while `has_time` is true. An observer gets the
+    /// whole batch before the next one, so a slow observer keeps only later ones waiting.
     pub(crate) fn tell_settled(
         &self,
         report: &Report,

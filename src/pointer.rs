@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 
 use crate::json::each_member;
 
-/// A place in a JSON document (RFC 6901), such as `/account/id`. The whole document is no such
-/// place. A pointer has at most 16 names and indices, and at most 1,024 bytes.
+/// A place in a JSON document (RFC 6901), such as `/account/id`, but not the whole document. A
+/// pointer has at most 16 names and indices, and at most 1,024 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPointer(String);
 
-/// The most names and indices of a pointer. Each reads the text of the value before it once, and a
-/// sender chooses that text: so many times the time of reading the body is the longest search.
+/// The most names and indices of a pointer. Each one reads the text of its parent once, which a
+/// sender chooses. So the longest search takes this many times as long as reading the body.
 const MAX_TOKENS: usize = 16;
 const MAX_BYTES: usize = 1_024;
 
@@ -68,8 +68,8 @@ pub struct InvalidJsonPointer;
 
 requeue_sqs::debug_as_display!(InvalidJsonPointer);
 
-/// The name that a text or a number gives to an event: equal values have one, however they are
-/// written. `None` for every other value, and for the empty text: they name nothing.
+/// The name that a text or a number gives to an event: equal values have the same name in any
+/// notation. `None` for every other value, and for the empty text.
 pub(crate) fn name(json: &str) -> Option<String> {
     match json.as_bytes().first()? {
         b'"' if json == "\"\"" => None,
@@ -96,8 +96,7 @@ pub(crate) fn name_of_number(text: &str) -> Option<String> {
     if is_number { name(text) } else { None }
 }
 
-/// A number in a form that all its spellings share. A float would make large numbers equal that are
-/// not.
+/// A number in one form for all its notations. As floats, different large numbers could be equal.
 fn decimal(number: &str) -> String {
     let (sign, number) = match number.strip_prefix('-') {
         Some(number) => ("-", number),

@@ -10,9 +10,9 @@ use crate::failure::{Evidence, Failure, FailureClass};
 use crate::queue::{Attribute, AttributeValue, MAX_RETENTION, MAX_VISIBILITY_WAIT};
 
 const MAX_RETRIES: &str = "requeue.maxRetries";
-/// The greatest age of the message when its turn comes.
+/// The greatest age of the message when it is due.
 const TTL_SECONDS: &str = "requeue.ttlSeconds";
-/// The earliest time of its turn.
+/// The earliest time at which the message is due.
 const NOT_BEFORE: &str = "requeue.notBefore";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(crate) struct MessageLimits {
 
 impl MessageLimits {
     /// Reads the attributes of a message that was first sent at that time. A value that cannot be
-    /// read is refused, since its meaning is unknown. A payment that is made too early or too late
-    /// is worse than one that waits for an operator.
+    /// read is refused, since its meaning is unknown: a payment at the wrong time is worse than one
+    /// that waits for an operator.
     pub(crate) fn read(
         attributes: &BTreeMap<String, Attribute>,
         first_sent: SystemTime,
@@ -40,7 +40,7 @@ impl MessageLimits {
         let number = |name| {
             read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"))
         };
-        // SQS keeps no message longer than this, so a message waits no longer for its time.
+        // SQS keeps no message longer than this, so no message waits longer for its time.
         let latest = first_sent.checked_add(MAX_RETENTION);
         let not_before =
             read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
@@ -53,7 +53,7 @@ impl MessageLimits {
         })
     }
 
-    /// The receives that it uses up while it waits for its time by its visibility timeout.
+    /// The receives that it uses while it waits for its time with its visibility timeout.
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait = self
             .not_before

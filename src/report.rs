@@ -44,11 +44,11 @@ pub struct Outcome {
     pub retry: Option<Retry>,
     /// Whether the disposition was carried out.
     pub settlement: Settlement,
-    /// The part that `idempotency` of the policy had in it.
+    /// The effect of `idempotency` of the policy on it.
     pub idempotency: IdempotencyNotes,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
-    /// Whether its call was that of another message, which counts it: see
+    /// Whether it shared the call of another message, which counts the call: see
     /// [`BulkHandler`](crate::BulkHandler).
     pub joined_call: bool,
     /// The time from the first send until this decision.

@@ -48,7 +48,7 @@ mod sealed {
     pub trait Sealed {}
     impl<T, E> Sealed for Result<T, E> {}
 
-    /// No type has it, so it serves the compiler's advice alone.
+    /// No type has it; it exists for the compiler's advice.
     #[diagnostic::on_unimplemented(
         message = "no class of failure is known for `{Self}`",
         label = "say its class: `.classified()?`, or `.temporary()?`, `.non_retryable()?`, … of `requeue::ResultExt`",

@@ -24,7 +24,7 @@ use crate::words::words;
 pub(crate) const NO_TABLE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
 /// The problem of settings with `fair_shares` for a function whose copies Lambda takes for a loop.
-pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda stops a message after about 16 copies in a row, of which a wait behind \
+pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda stops a message after about 16 copies in a row, of which a wait for \
                                     other tenants may take more: set the function's property RecursiveLoop and Settings::recursive_loop to Allow, or \
                                     remove `fair_shares`";
 
@@ -50,16 +50,16 @@ pub struct Settings {
     pub strategy: Strategy,
     /// How Lambda treats copies. Default: [`RecursiveLoop::Terminate`].
     pub recursive_loop: RecursiveLoop,
-    /// How a message that is dead-lettered reaches the dead-letter queue. Default: `None`, which leaves it
-    /// to the host. A Lambda function then has [`DeadLetterMode::Redrive`], because its role may not
-    /// send. A [`Worker`](crate::Worker) has [`DeadLetterMode::OF_WORKERS`].
+    /// How a dead-lettered message reaches the dead-letter queue. Default: `None`, which leaves it
+    /// to the host. A Lambda function then has [`DeadLetterMode::Redrive`], because its role may
+    /// not send. A [`Worker`](crate::Worker) has [`DeadLetterMode::OF_WORKERS`].
     pub dead_letter: Option<DeadLetterMode>,
     /// Whether failed messages are tried again at all. Default: [`Mode::Requeue`].
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
-    /// The senders whose retry fields in a body Requeue trusts. It takes the retry fields of any
-    /// other sender for the producer's own. Default: `None`, which trusts every sender.
+    /// The senders whose retry fields in a body Requeue trusts. It treats the retry fields of any
+    /// other sender as the producer's own. Default: `None`, which trusts every sender.
     pub trusted_senders: Option<TrustedSenders>,
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
@@ -69,7 +69,7 @@ pub struct Settings {
     pub shared_table: Option<SharedTable>,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
-    /// The observers of what happens. Default: [`LogLines`](crate::LogLines), which writes the log.
+    /// The observers of events. Default: [`LogLines`](crate::LogLines), which writes the log.
     pub observers: Observers,
     /// The clock. Default: the clock of the queue, which is this machine's unless the SQS is
     /// embedded.
@@ -107,7 +107,7 @@ pub struct Limits {
     pub concurrency: usize,
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
-    /// The time kept back at the end of an invocation, for settling. Default 5 s, but never more
+    /// The time reserved at the end of an invocation, for settling. Default 5 s, but never more
     /// than a quarter of the time that the invocation has at its start.
     pub reserve: Duration,
 }
@@ -128,8 +128,8 @@ pub struct SharedTable {
     /// A part of the key of each item, so that several functions can use one table. Default: empty;
     /// [`Settings::from_env`] sets the function's name.
     pub namespace: String,
-    /// The most execution environments that run at once. While the table does not answer, each makes
-    /// as many calls as in the last 30 s, but at least this part of a rate limit. Default 1,000.
+    /// The most execution environments at once. While the table does not respond, each makes as
+    /// many calls as in the last 30 s, but at least this part of a rate limit. Default 1,000.
     pub max_environments: u32,
 }
 
@@ -148,14 +148,14 @@ pub enum RecursiveLoop {
     Allow,
     /// Lambda stops invoking the function after about 16 rounds, and the message reaches the
     /// dead-letter queue without a call. Therefore Requeue sends at most ten copies in a row. After
-    /// ten copies of a message, or of one that shared an invocation with it, it waits by its
+    /// ten copies of a message, or of one that shared an invocation with it, it waits with its
     /// visibility timeout.
     #[default]
     Terminate,
 }
 
 /// Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and
-/// `requeue.notBefore` bind their own message.
+/// `requeue.notBefore` limit the retries of their message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProducerLimits {
@@ -175,10 +175,10 @@ words! {
         /// Requeue classifies each failure, and retries each message that it can.
         #[default]
         Requeue = "requeue",
-        /// Requeue classifies and logs each failure and leaves the message to SQS. The message becomes
-        /// visible again after its visibility timeout, until the queue's redrive policy moves it.
-        /// Requeue sends no copy and pauses nothing. A message that is not due waits by its visibility
-        /// timeout. For emergencies.
+        /// Requeue classifies and logs each failure and leaves the message to SQS. The message
+        /// becomes visible again after its visibility timeout, until the queue's redrive policy
+        /// moves it. Requeue sends no copy and pauses nothing. A message that is not due waits with
+        /// its visibility timeout. For emergencies.
         Report = "report",
     }
 }
@@ -211,8 +211,8 @@ pub enum DeadLetterMode {
 }
 
 impl DeadLetterMode {
-    /// The mode of a worker whose settings name none: it sends copies anyway, and dead letters then
-    /// say why.
+    /// The mode of a worker whose settings name none: its role sends copies anyway, and dead
+    /// letters then have a reason.
     pub const OF_WORKERS: Self = Self::Annotate;
 
     /// The word of the setting `REQUEUE_DEAD_LETTER`.

@@ -1,15 +1,15 @@
-//! The retry state of a message: the values of our fields in its body, and how each disposition
-//! changes them. It does not know their place in the body, which is `wire/`.
+//! The retry state of a message: the values of Requeue's fields in its body, and how each
+//! disposition changes them. `wire/` knows their place in the body.
 
 use std::time::{Duration, SystemTime};
 
 use crate::failure::FailureClass;
 
-/// If SQS says that a copy was sent this much later than Requeue sent it, somebody else sent it: an
+/// If SQS's send time of a copy is this much later than Requeue's, somebody else sent it: an
 /// operator's redrive.
 pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
 
-/// The values of our fields in a body. See `docs/reference/wire-format.md`.
+/// The values of Requeue's fields in a body. See `docs/reference/wire-format.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryState {
     /// Copies sent so far for failures.
@@ -30,9 +30,9 @@ pub(crate) struct RetryState {
     pub(crate) counts: [u32; 4],
     /// The handler must not get the message earlier.
     pub(crate) not_before: Option<SystemTime>,
-    /// The start tag in the line of a rate limit.
+    /// The start tag in the waiting list of a rate limit.
     pub(crate) start_tag: Option<u64>,
-    /// The age budget of a message that waited for a rate limit begins here.
+    /// The beginning of the age of a message that waited for a rate limit.
     pub(crate) age_from: Option<SystemTime>,
     /// Copies sent since the last call for deferrals.
     pub(crate) deferrals: u32,
@@ -40,7 +40,7 @@ pub(crate) struct RetryState {
     pub(crate) postponements: u32,
     /// Copies sent on the way to a `not_before`.
     pub(crate) hops: u32,
-    /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.
+    /// Copies in a row, as Lambda's loop detection counts them, if that is switched on.
     pub(crate) copies_in_row: u32,
     /// Whether it shares no call with other messages.
     pub(crate) is_alone: bool,
@@ -66,8 +66,8 @@ impl RetryState {
         self.counts[class as usize]
     }
 
-    /// The message starts afresh, with all its retries and all its time. Only its first id, its
-    /// trace, its redrives and the reason for which it was dead-lettered remain.
+    /// The message starts again, with all its retries and all its time. Only its first id, its
+    /// trace, its redrives and the reason why it was dead-lettered remain.
     pub(crate) fn restarted(&self, last_dead_letter: Option<String>) -> Self {
         Self {
             original_message_id: self.original_message_id.clone(),
@@ -89,7 +89,7 @@ impl RetryState {
         }
     }
 
-    /// The message failed. If its service serves nobody, it uses no retry.
+    /// The message failed. If its service serves no message, it uses no retry.
     pub(crate) fn note_failure(&mut self, class: Option<FailureClass>, wait: Duration) {
         self.deferrals = 0;
         self.postponements = 0;
@@ -103,8 +103,8 @@ impl RetryState {
         self.deferrals = self.deferrals.saturating_add(1);
     }
 
-    /// The message waits for its rate limit, in line if it has a start tag, until `end`. Time that
-    /// passes before its first call is no part of its age.
+    /// The message waits for its rate limit until `end`, in the waiting list if it has a start tag.
+    /// Time before its first call is no part of its age.
     pub(crate) fn note_rate_limit(&mut self, start_tag: Option<u64>, end: Option<SystemTime>) {
         match start_tag {
             Some(_) => {
@@ -116,13 +116,13 @@ impl RetryState {
         self.note_wait(end);
     }
 
-    /// The message waits in the line of its rate limit until `end`, since its service is paused.
+    /// The message stays in the waiting list until `end`, since its service is paused.
     pub(crate) fn note_paused_in_line(&mut self, start_tag: u64, end: Option<SystemTime>) {
         self.start_tag = Some(start_tag);
         self.note_wait(end);
     }
 
-    /// Nobody could say whether the rate limit had room. The message keeps its start tag.
+    /// The table did not decide about the rate limit. The message keeps its start tag.
     pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
         self.note_hop();
         self.note_wait(end);
@@ -134,7 +134,7 @@ impl RetryState {
         }
     }
 
-    /// Whether a copy tells of a call.
+    /// Whether a copy shows an earlier call.
     pub(crate) fn was_called(&self) -> bool {
         // A producer may set a count of its own, without a class.
         self.class.is_some() || self.postponements > 0

@@ -1,5 +1,5 @@
-//! The trace of a message, as W3C Trace Context has it: its own attribute, or else the header that
-//! SQS has kept for X-Ray.
+//! The trace of a message, in the form of W3C Trace Context: its own attribute, or else the header
+//! that SQS has kept for X-Ray.
 
 use std::fmt::Write;
 

@@ -1,6 +1,5 @@
-//! The HTTP client of every AWS client. It reuses no connection that may have died meanwhile: Lambda
-//! freezes the environment between invocations, and a peer or a NAT gateway then forgets its
-//! connections. It knows no service.
+//! The HTTP client of every AWS client. It reuses no connection that may be dead: Lambda freezes
+//! the environment, and a peer or a NAT gateway then drops connections. It knows no service.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -24,12 +23,12 @@ use super::Credentials;
 
 use crate::lock::lock;
 
-/// A connection that was unused for so long is not used again. A new one within the region takes
-/// some milliseconds, and a request on a dead one may take a try of its caller.
+/// A connection that was unused for this long is not used again. A new one within the region takes
+/// some milliseconds, and a request on a dead one may take a whole try.
 pub(crate) const UNUSED: Duration = Duration::from_secs(2);
 
-/// A client of HTTP whose connections were all used lately, each of a client that `make` makes. It
-/// tells the credentials of each response.
+/// An HTTP client that uses only recent connections, each of a client that `make` makes. It shows
+/// each response to the credentials.
 pub(super) fn http_client(
     make: impl Fn() -> SharedHttpClient + Send + Sync + 'static,
     credentials: Option<Credentials>,
@@ -63,7 +62,7 @@ struct Pool {
     number: u64,
 }
 
-/// A moment by both clocks: the monotonic one may stand still while Lambda freezes.
+/// A moment by both clocks: the monotonic one may stop while Lambda freezes.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     at: Instant,
@@ -81,7 +80,7 @@ impl Moment {
         (now.at.duration_since(self.at), now.by_clock.duration_since(self.by_clock).ok())
     }
 
-    /// Whether so much time has passed by either clock, or the clock was set back.
+    /// Whether this much time has passed by either clock, or the clock was set back.
     pub fn is_older(self, limit: Duration, now: Self) -> bool {
         let (passed, by_clock) = self.passed(now);
         passed >= limit || by_clock.is_none_or(|passed| passed >= limit)
@@ -94,7 +93,7 @@ impl Pool {
         Self { make, client, opened: None, used: None, number: 0 }
     }
 
-    /// Drops the connections if they may be dead. Their requests under way go on.
+    /// Drops the connections if they may be dead. Their requests in progress continue.
     fn refresh(&mut self, now: Moment) {
         let is_unused = self.used.is_some_and(|used| used.is_older(UNUSED, now));
         // Many short freezes may add up for a connection that is rarely taken.

@@ -47,7 +47,7 @@ const CODES: [((FailureClass, &str), &str); 6] = [
     ),
 ];
 
-/// Codes that say that the service does not work, whatever the request.
+/// Codes that mean that the service does not work, whatever the request.
 const OF_SERVICE: &str = "\
     RequestTimeout RequestTimeoutException ServiceUnavailable ServiceUnavailableException \
     ModelNotReadyException";

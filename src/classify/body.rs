@@ -15,7 +15,7 @@ use super::{code, doubt, rules, status};
 const NESTED: &str = "\
     error errors details detail extensions root_cause fault o:errorDetails reason response meta \
     odata.error innerError CancellationReasons";
-/// Errors at a deeper level tell nothing new, nor do those after so many in a list.
+/// Errors at a deeper level add nothing, nor do those after this many in a list.
 const MAX_LEVELS: usize = 5;
 const MAX_LISTED: usize = 10;
 
@@ -25,7 +25,7 @@ const CODES: &str = "\
 /// The fields whose text may be a reason as a whole. Some services put the state of an object there.
 const WORDS: &str = "status category name id";
 
-/// The fields below which a service tells which parts of the request are wrong, and the fields that
+/// The fields below which a service names the wrong parts of the request, and the fields that
 /// repeat the name of such a part there. A text of the request must not choose the class. MYOB's code
 /// is in `Name`.
 const OF_REQUEST: [&str; 3] = ["details", "detail", "errors"];
@@ -44,7 +44,7 @@ const DELAYS: &str = "\
 const MILLIS: &str = "retryAfterMs";
 /// Headers with the code of an error: of AWS, Mashery and Azure.
 const CODE_HEADERS: [&str; 3] = ["x-amzn-errortype", "x-mashery-error-code", "x-ms-error-code"];
-/// What stands before a code in XML, in lower case, and at the beginning of pages that are none.
+/// Texts before a code in XML, in lower case, and at the beginning of pages without one.
 const BEFORE_CODE: &str = "<code>|:code>|<errorcode>|:errorcode>|<faultcode>|:faultcode>| code=\"";
 const PAGES: [&str; 2] = ["<!doctype html", "<html"];
 /// The longest body of another kind that is an error's message.
@@ -92,7 +92,8 @@ impl Details {
             let errors: Vec<&Value> = errors.into_iter().map(|(error, _)| error).collect();
             let text = || errors.iter().flat_map(|error| texts(error)).next();
             details.text = rules::keep_text().then(text).flatten().map(str::to_owned);
-            // The reason for which DynamoDB cancelled a transaction says more than that it did.
+            // The reason why DynamoDB cancelled a transaction is more specific than the
+            // cancellation.
             let mut causes =
                 each(&body["CancellationReasons"]).filter_map(|cause| word(&cause["Code"]));
             let cause = causes.find(|cause| cause != "None").or(details.aws_code.take());
@@ -161,15 +162,15 @@ impl Details {
         }
     }
 
-    /// The status by which the response is classified. A success in which the service says that it
-    /// failed has the status that stands there, or for which a code stands.
+    /// The status by which the response is classified. If a success is a failure by its body, the
+    /// status comes from the body, or from a code there.
     pub(super) fn status(&self, status: u16) -> u16 {
         let of_name = || self.words().find_map(status::of_name);
         let is_success = (200..300).contains(&status);
         is_success.then(|| self.said_status.or_else(of_name)).flatten().unwrap_or(status)
     }
 
-    /// Whether a limit of the service is one of a day, or of a longer time: `Too many tokens per day`
+    /// Whether a limit of the service lasts for a day, or longer: `Too many tokens per day`
     /// (Bedrock).
     pub(super) fn is_of_day(&self) -> bool {
         let is_long = |text: &String| Words::of_body(text.as_bytes()).name_long_limit();
@@ -180,15 +181,15 @@ impl Details {
         self.codes.iter().chain(&self.words).map(String::as_str)
     }
 
-    /// The word that is this reason, however it is written: `rate_limited`, `RateLimited`. Of a
-    /// sentence, each letter counts.
+    /// The word that is this reason: `rate_limited`, `RateLimited`. In a sentence, each letter
+    /// counts.
     pub(super) fn spelled(&self, reason: &str) -> Option<&str> {
         let letters = status::fold(reason);
         let is_it = |word: &str| code::presentable(word).is_some() && status::fold(word) == letters;
         self.words().find(|word| *word == reason || is_it(word))
     }
 
-    /// Whether a code says that the service may still work on the request.
+    /// Whether a code means that the service may still work on the request.
     pub(super) fn are_in_doubt(&self) -> bool {
         self.words().chain(self.aws_code.as_deref()).any(doubt::of_code)
     }
@@ -218,7 +219,7 @@ fn delay(error: &Value, named: &Named<'_>, levels: usize) -> Option<Duration> {
         let fields = error.as_object().filter(|_| levels > 0)?.values();
         fields.flat_map(each).find_map(|below| delay(below, named, levels - 1))
     };
-    // Telegram's place.
+    // Telegram's field.
     let parameters = || delay(error.get("parameters")?, named, 0);
     DELAYS
         .split(' ')
@@ -247,7 +248,7 @@ fn said_status(value: &Value) -> Option<u16> {
     u16::try_from(number).ok().filter(|status| (400..600).contains(status))
 }
 
-/// The JSON of a body. A byte or an escape that is no Unicode text must not hide the code beside it.
+/// The JSON of a body. A byte or an escape that is no Unicode text must not hide the code.
 fn json(body: &[u8]) -> Option<Value> {
     serde_json::from_slice(body).ok().or_else(|| {
         let text = String::from_utf8_lossy(body);
@@ -274,9 +275,9 @@ fn without_surrogates(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The body, or those that it lists, and the errors below them, level by level, each with whether it
-/// stands below a field of [`OF_REQUEST`]. An error is an object; only the field `error` may be a
-/// code itself.
+/// The body, or the bodies that it lists, and the errors below them, level by level, each with
+/// whether it is below a field of [`OF_REQUEST`]. An error is an object; only the field `error` may
+/// be a code itself.
 fn errors(body: &Value) -> Vec<(&Value, bool)> {
     let mut level: Vec<(&Value, bool)> = each(body).map(|error| (error, false)).collect();
     let mut errors = Vec::new();

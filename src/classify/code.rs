@@ -1,14 +1,14 @@
-//! Reads codes of errors, whoever gives them: which of them say that a retry helps, and which one may
-//! stand in logs and dead letters. Error bodies quote their requests, so only a text that looks like
-//! the name of an error passes: no sentence, address, id or token.
+//! Reads codes of errors of any source: the codes by which a retry helps, and the code that logs
+//! and dead letters may show. Error bodies quote their requests, so only a text that looks like the
+//! name of an error passes: no sentence, address, id or token.
 
 use serde_json::Value;
 
 use super::status::fold;
 use crate::failure::FailureClass;
 
-/// Parts of codes and of names of exceptions that say that a retry helps, of letters in lower case, and
-/// what they mean. The first row that matches wins.
+/// Parts of codes and of names of exceptions by which a retry helps, of letters in lower case, and
+/// their meaning. The first row that matches wins.
 pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
     (
         FailureClass::Quota,
@@ -41,7 +41,7 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
         institutionnotavailable",
     ),
 ];
-/// The meaning of parts that say that the service does not work, whatever the request.
+/// The meaning of parts for a service that does not work, whatever the request.
 pub(super) const DOWN: &str = "service down";
 
 /// The class of a code by a part of it, and the meaning of that part: `Throttling.User`. Other codes have
@@ -66,7 +66,7 @@ pub(super) fn bare(code: &str) -> &str {
 const MAX_BYTES: usize = 64;
 /// A code has few digits: phone numbers, dates, addresses of networks and most ids have more.
 const MAX_DIGITS: usize = 6;
-/// A word of so many hexadecimal digits, or letters and digits, is an id or a token if it has a
+/// A word of this many hexadecimal digits, or letters and digits, is an id or a token if it has a
 /// decimal digit.
 const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
@@ -90,7 +90,7 @@ pub(super) fn field<'v>(object: &'v Value, name: &str) -> &'v Value {
 pub(super) fn of_errors(status: u16, errors: &[&Value]) -> Option<String> {
     let field =
         |name: &str| errors.iter().find_map(|error| of_value(self::field(error, name), status));
-    // HubSpot: a category may be anything where no error is beside it.
+    // HubSpot: without an error next to it, a category may be anything.
     let category = |error: &&Value| {
         (error["status"] == "error").then(|| of_value(&error["category"], status)).flatten()
     };
@@ -124,7 +124,7 @@ fn of_value(value: &Value, status: u16) -> Option<String> {
     (text != status.to_string() && presentable(&text).is_some()).then_some(text)
 }
 
-/// RFC 9457: a URI that ends in the code, or `about:blank`, which says nothing.
+/// RFC 9457: a URI that ends in the code, or `about:blank`, which has no meaning.
 fn of_problem_type(value: &Value) -> Option<String> {
     let uri = value.as_str().filter(|uri| *uri != "about:blank")?;
     let code = uri.trim_end_matches('/').rsplit(['#', '/', ':']).next()?;

@@ -1,7 +1,7 @@
-//! Whether the service may still work on a request that failed: it was handed over, and its end is
-//! unknown. A retry would then do the same work beside it.
+//! Whether the service may still work on a request that failed: the request was sent, and its end
+//! is unknown. A retry would then do the same work in parallel.
 //!
-//! Where an error leaves it open, the request is in doubt: a needless wait does less harm.
+//! If an error is ambiguous, the request is in doubt: a needless wait does less harm.
 
 use std::error::Error;
 
@@ -12,20 +12,20 @@ use super::exception::Exception;
 use super::text::Words;
 use super::{code, io, status};
 
-/// Statuses of a gateway that lost the service or no longer waited for it, and of a server that
-/// gave up a request that another part of it may work on. 520 to 524 are Cloudflare's.
+/// Statuses of a gateway that lost the service or stopped waiting for it, and of a server that
+/// dropped a request on which another part of it may work. 520 to 524 are Cloudflare's.
 const STATUSES: [u16; 9] = [408, 499, 502, 504, 520, 522, 524, 598, 599];
-/// `CANCELLED`, `DEADLINE_EXCEEDED` and `UNAVAILABLE`, which a client also makes of a connection
+/// `CANCELLED`, `DEADLINE_EXCEEDED` and `UNAVAILABLE`, which a client also reports for a connection
 /// that it lost.
 const GRPC: [i32; 3] = [1, 4, 14];
 /// Parts of codes: `RequestTimeout`, `Sandbox.Timedout`, `TransactionInProgressException`,
 /// `idempotency_key_in_use`.
 const CODES: [&str; 4] = ["timeout", "timedout", "inprogress", "keyinuse"];
-/// Words of a connection that had been open, besides those of [`Words::say_lost`].
+/// Words of a connection that had been open, in addition to [`Words::say_lost`].
 const LOST: &str = "\
     deadlineexceeded|deadline expired|connection lost|closed connection|\
     closed the connection unexpectedly|unexpected eof|stream error|connection error";
-/// Without a connection, nothing was handed over.
+/// Without a connection, no request was sent.
 const NOT_CONNECTED: &str = "\
     client error connect|connect error|error trying to connect|error connecting|\
     failed to connect|could not connect|unable to connect|connect timeout|connect timed out|\

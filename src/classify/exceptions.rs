@@ -1,10 +1,10 @@
 //! Classifies an exception of any language by its type, as the runtime of a Lambda function reports
 //! it: `ReadTimeout`, `java.net.SocketTimeoutException`, `Function<Net::OpenTimeout>`, `A$B`.
 //!
-//! Most names say what happened, so [`PARTS`] has parts of names. [`NAMES`] has the names that such a
-//! part would misread, and those that say nothing to a reader. A type that wraps a response says
-//! nothing by itself: the code or the status in its message counts. A name that refuses the request
-//! hides no limit of the message, and no trouble that passes.
+//! Most names are specific, so [`PARTS`] has parts of names. [`NAMES`] has the names that such a
+//! part would misread, and unspecific ones. A type that wraps a response has no class itself: the
+//! code or the status in its message counts. A name that refuses the request hides no limit of the
+//! message, and no failure that passes.
 
 use std::error::Error;
 
@@ -43,7 +43,7 @@ impl Failure {
     }
 }
 
-/// Classifies one level of a chain. What causes a refusal may pass.
+/// Classifies one level of a chain. The cause of a refusal may pass.
 pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     let exception = error.downcast_ref::<Exception>()?;
     let failure = of_level(exception)?;
@@ -56,12 +56,12 @@ fn is_passing(failure: &Failure) -> bool {
     failure.class() != NonRetryable
 }
 
-/// In this order: what a validator says, a limit or trouble that passes, a refusal, a status, words.
+/// In this order: a validator, a limit or failure that passes, a refusal, a status, words.
 fn of_level(exception: &Exception) -> Option<Failure> {
     let words = Words::of_errors(std::iter::once(exception as &(dyn Error + 'static)));
     let message = exception.message();
     let status = message::status_in_place(message).map(text::of_status);
-    // A service that responded was reached, whatever the name says.
+    // A service that responded was reached, whatever the name.
     let by_name = |code: &str| {
         by_code(code, exception, &words)
             .filter(|failure| status.is_none() || !failure.is_service_down())
@@ -91,7 +91,7 @@ fn of_level(exception: &Exception) -> Option<Failure> {
         .or_else(|| words.quota_or_rate_limit())
         .or_else(|| words.status())
         .or_else(|| by_words(&words, &MESSAGES))?;
-    // `Error code: 429 - You exceeded your current quota` says which limit it is.
+    // `Error code: 429 - You exceeded your current quota` names the limit.
     let quota = || words.quota_or_rate_limit().filter(|limit| limit.class() == Quota);
     Some(match failure.class() {
         RateLimit if words.name_short_limit() => failure,
@@ -110,7 +110,7 @@ fn of_transaction(message: &str, by_name: impl Fn(&str) -> Option<Failure>) -> O
     failures.max_by_key(|failure| (failure.class() == NonRetryable, failure.class() == RateLimit))
 }
 
-/// Whether it found fault with the data, which its text quotes, so that no words count. A service may use
+/// Whether it refuses the data, which its text quotes, so that no words count. A service may use
 /// such a name for anything.
 fn is_validator(exception: &Exception, words: &Words) -> bool {
     let folded = fold(exception.name());
@@ -119,7 +119,7 @@ fn is_validator(exception: &Exception, words: &Words) -> bool {
         && !of_service.iter().any(|words| exception.message().contains(words))
 }
 
-/// Parts of such names, besides those of parsers.
+/// Parts of such names, except those of parsers.
 const VALIDATORS: &str = "\
     validation zoderror schemaerror argumentnotvalid constraintviolation recordinvalid parammissing \
     notfound unprocessable toolarge notallowed carderror cardexception";
@@ -142,7 +142,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
         };
         (if service == Up { failure } else { failure.service_down() }).doubted(service == Lost)
     };
-    // Its name says where it is found, and its text what failed: .NET has one of the two for TLS.
+    // Its name is unspecific, and its text has the cause: .NET uses one name for this and TLS.
     if folded.contains("authentication") && words.hold_any(TLS) {
         return Some(typed(Temporary, Down, "certificate not accepted"));
     }

@@ -11,9 +11,9 @@ use super::status::{class_of, class_until_later, fold, told};
 use super::{aws, code, doubt};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// The reasons that providers write into an error body, in any of its fields, between bars, besides those
-/// that [a part of a code](code::PARTS) tells. The comments name the providers in the order of their
-/// words. The first row that matches wins.
+/// The reasons that providers write into an error body, in any of its fields, between bars, in
+/// addition to [parts of a code](code::PARTS). The comments name the providers in the order of
+/// their words. The first row that matches wins.
 const REASONS: [(FailureClass, &str); 3] = [
     // YouTube; Google; a problem type of RFC 9457; HubSpot, the calls of a day; Google and Firebase;
     // OpenAI; Anthropic; Salesforce, the requests of a day; X; TikTok
@@ -41,8 +41,8 @@ const REASONS: [(FailureClass, &str); 3] = [
     ),
 ];
 
-/// Codes of Meta's Graph API that say that calls or messages come too often. Sources: Graph API,
-/// Rate Limits and Handling Errors; `WhatsApp` Cloud API, Error Codes.
+/// Codes of Meta's Graph API for calls or messages that are too frequent. Sources: Graph API, Rate
+/// Limits and Handling Errors; `WhatsApp` Cloud API, Error Codes.
 fn is_graph_limit(code: i64) -> bool {
     matches!(
         code,
@@ -50,12 +50,12 @@ fn is_graph_limit(code: i64) -> bool {
     )
 }
 
-/// Reasons that ask for a pause of a minute where the response itself names none. Source: GitHub Docs,
+/// Reasons that ask for a pause of a minute if the response itself names none. Source: GitHub Docs,
 /// "Rate limits for the REST API".
 const PAUSES: [&str; 3] =
     ["about-secondary-rate-limits", "secondary-rate-limits", "abuse-rate-limits"];
 
-/// Reasons that count with one status alone. With another one these words may mean something else.
+/// Reasons that count with one status alone. With another status they may mean something else.
 const BY_STATUS: [(u16, &str, FailureClass); 10] = [
     // Stripe and others: an earlier attempt is still running
     (409, "idempotency_key_in_use", FailureClass::Temporary),
@@ -76,17 +76,15 @@ const BY_STATUS: [(u16, &str, FailureClass); 10] = [
     (403, "Quota exceeded", FailureClass::Quota),
 ];
 
-/// Headers that say whether a retry makes sense: Stripe's, and that of the SDKs of `OpenAI`, Anthropic
-/// and others.
+/// Headers with the service's advice on a retry: Stripe's, and that of SDKs such as `OpenAI`'s.
 const SHOULD_RETRY: [&str; 2] = ["stripe-should-retry", "x-should-retry"];
-/// Adyen's header, of which only `true` says something.
+/// Adyen's header, of which only `true` has a meaning.
 const TRANSIENT: &str = "transient-error";
 
-/// A limit that lasts longer is that of a day, whatever the service calls it.
+/// A limit that lasts longer is that of a day, whatever its name in the service.
 const LONGEST_RATE_LIMIT: Duration = Duration::from_hours(12);
 
-/// Headers that say, with a status that means something else by itself, that a quota is used up.
-/// Source: Toggl, API quota.
+/// Headers of a used-up quota, with a status that alone has another meaning: Toggl, API quota.
 const QUOTAS: [(u16, &str); 1] = [(402, "x-toggl-quota-remaining")];
 
 impl Failure {
@@ -133,9 +131,9 @@ impl Failure {
     }
 
     /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
-    /// service that responds 200 and says in the body that it failed; or that of a
+    /// service that responds 200 with an error in the body; or that of a
     /// [challenge](Response::challenge). `None` means that the message is done.
-    /// [`names_status`](super::names_status) says whether the response has to be read.
+    /// [`names_status`](super::names_status) is whether the response has to be read.
     pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
         let named = Named::new(response, now);
         let details = Details::of(response, &named);
@@ -166,7 +164,7 @@ fn by_rules(response: &Response<'_>, details: &Details) -> Option<Failure> {
     })
 }
 
-/// Adds the delay that the response names, and the header that nobody can mean.
+/// Adds the delay that the response names, and the header with an impossible time.
 fn timed(
     failure: Failure,
     (response, status): (&Response<'_>, u16),
@@ -194,7 +192,7 @@ fn timed(
     }
 }
 
-/// `status` is that of the response, or that which its body says.
+/// `status` is that of the response, or the one in its body.
 fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay: bool) -> Failure {
     let shown = response.status;
     let typed =
@@ -226,8 +224,7 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if QUOTAS.iter().any(is_used_up) {
         return told(FailureClass::Quota, Some("quota used up"));
     }
-    // These headers speak of an immediate retry. That is of no use against a rate limit, but waiting
-    // in a queue is.
+    // These headers advise on an immediate retry. Against a rate limit, a wait in a queue helps.
     let says = |answer| SHOULD_RETRY.into_iter().any(|name| response.says(name, answer));
     if status != 429 && says(b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
@@ -261,8 +258,8 @@ pub(super) fn by_reason(word: &str) -> Option<Failure> {
     REASONS.iter().find_map(|(class, reasons)| Some(failure(*class, found(reasons)?)))
 }
 
-/// The class of a word that is a reason, or of a code with a part that says that a retry helps; and that
-/// word. A status that is retried anyway says more than a part that says that a service is busy.
+/// The class of a word that is a reason, or of a code with a part by which a retry helps; and that
+/// word. A status that is retried anyway is more specific than a part that means a busy service.
 fn reason(details: &Details, status: u16) -> Option<(FailureClass, &str)> {
     let is_long =
         |class, word: &str| class != FailureClass::Quota || !is_short(word, details, status);
@@ -282,10 +279,11 @@ fn reason(details: &Details, status: u16) -> Option<(FailureClass, &str)> {
     REASONS.iter().find_map(by_row).or_else(busy)
 }
 
-/// Whether a word that elsewhere means a quota means a limit that passes soon. A service that names a
-/// delay has not used up a day's quota: per-minute limits of Google come with both details. A 429 of
-/// Databricks has the word of Salesforce's 403, and those of FCM and Amazon's Selling Partner API that
-/// of Firebase's 400. Salesforce has one word for the requests of a day and those at once.
+/// Whether a word for a quota means a limit that passes soon. A service that names a delay has not
+/// used up a day's quota: per-minute limits of Google come with both details. Databricks' 429 has
+/// the word of Salesforce's 403, and FCM and Amazon's Selling Partner API use the word of
+/// Firebase's 400 with a 429. Salesforce has one word for the requests of a day and concurrent
+/// ones.
 fn is_short(reason: &str, details: &Details, status: u16) -> bool {
     match reason {
         "QuotaFailure" => details.delay.is_some() && !details.is_of_day(),

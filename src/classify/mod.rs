@@ -104,7 +104,7 @@ pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
 }
 
-/// The most errors that are read, also in a chain with a cycle.
+/// The most errors that are read, even in a chain with a cycle.
 const MAX_DEPTH: usize = 32;
 
 /// An error and all that caused it, outermost first.
@@ -156,8 +156,8 @@ impl<'a> Response<'a> {
             .map(|header| header.1.trim_ascii())
     }
 
-    /// The header with which a firewall (AWS WAF, Cloudflare, Vercel) says that it asked for a proof,
-    /// such as a captcha. The service never saw the request, whatever the status.
+    /// The header by which a firewall (AWS WAF, Cloudflare, Vercel) reports that it asked for a
+    /// proof, such as a captcha. The service never got the request, whatever the status.
     pub fn challenge(&self) -> Option<&'static str> {
         const CHALLENGES: [(&str, &[u8]); 4] = [
             ("x-amzn-waf-action", b"challenge"),

@@ -1,8 +1,8 @@
 //! Reads the delay that a response names: `Retry-After`, `RateLimit` and its older relatives, and
 //! durations in JSON.
 //!
-//! A malformed value is ignored, never an error. So is a time that nobody can mean; its header is
-//! remembered for the reason of the failure. A time that has just passed is zero.
+//! A malformed value is ignored, never an error. So is an impossible time; its header is remembered
+//! for the reason of the failure. A time that has just passed is zero.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
@@ -26,12 +26,12 @@ const DELAYS: [&str; 4] =
 const MILLIS: [&str; 4] =
     ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms", "x-rate-limit-time-reset-ms"];
 
-/// Headers with the rest of the allowance that [`RESETS`] speak of.
+/// Headers with the rest of the allowance of [`RESETS`].
 const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
-/// Headers that say when one allowance is renewed. The first is Discord's delay, which needs no
-/// clock; the last ones are Anthropic's and Walmart's.
+/// Headers with the time at which an allowance is renewed. The first is Discord's delay, which
+/// needs no clock; the last ones are Anthropic's and Walmart's.
 const RESETS: &str = "\
     x-ratelimit-reset-after ratelimit-reset x-ratelimit-reset x-rate-limit-reset \
     x-rate-limit-time-reset-ms anthropic-ratelimit-unified-reset x-next-replenishment-time \
@@ -103,7 +103,7 @@ impl<'r> Named<'r> {
         field.or_else(|| self.longest_of(of_used_up))
     }
 
-    /// When a used-up allowance is renewed. One that is not used up says nothing of this failure.
+    /// When a used-up allowance is renewed. Another allowance did not cause this failure.
     pub(super) fn reset(&self) -> Option<Duration> {
         let known = || {
             let mut rests = REMAINING.iter().flat_map(|name| self.response.values(name)).peekable();
@@ -177,7 +177,7 @@ impl<'r> Named<'r> {
         items.filter_map(|item| self.meant(name, read(item.as_bytes())?)).max()
     }
 
-    /// Whether nothing else tells the unit: a `Retry-After`, or the window of Envoy's limit.
+    /// Whether the unit is unknown: in a `Retry-After`, or the window of Envoy's limit.
     fn may_be_millis(&self, name: &'static str, value: &[u8]) -> bool {
         let has_window = |limit: &[u8]| limit.windows(3).any(|part| part == b";w=");
         name == PLAIN_RESET
@@ -186,7 +186,7 @@ impl<'r> Named<'r> {
             && !self.response.values("x-ratelimit-limit").any(has_window)
     }
 
-    /// A header that was read and names a time that nobody can mean.
+    /// A header that was read and has an impossible time.
     pub(super) fn ignored(&self) -> Option<&'static str> {
         self.ignored.get()
     }

@@ -222,7 +222,7 @@ impl<'a> Facts<'a> {
         Self { response: Some(response), codes: codes.collect(), own_code, ..Self::default() }
     }
 
-    /// `code` is a further code, besides those of the error's chain.
+    /// `code` is a further code, in addition to the error's chain.
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
         Self {
             error: Some(error),

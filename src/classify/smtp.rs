@@ -1,7 +1,7 @@
 //! Finds the reply of a mail server in a text. Its numbers look like statuses of HTTP.
 
-/// The first reply in these words: `454 4.7.0 Too many login attempts`, `(550, b'5.1.1 …`. An enhanced code
-/// tells it, and so does the name of SMTP.
+/// The first reply in these words: `454 4.7.0 Too many login attempts`, `(550, b'5.1.1 …`. An
+/// enhanced code identifies it, and so does the name of SMTP.
 pub(super) fn reply<'w>(words: &[&'w str], is_named: bool) -> Option<&'w str> {
     let is_pair = |pair: &&[&str]| {
         is_reply(pair[0]) && is_enhanced(pair[1]) && pair[0].as_bytes()[0] == pair[1].as_bytes()[0]

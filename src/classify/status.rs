@@ -28,8 +28,8 @@ const STATUSES: [(u16, FailureClass); 14] = {
     ]
 };
 
-/// Statuses from 400 to 499 that speak of the request itself, or of its object. The same request
-/// fails again, even if the response names a delay.
+/// Statuses from 400 to 499 about the request itself, or its object. The same request fails again,
+/// even if the response names a delay.
 const FINAL: [u16; 15] =
     [400, 402, 404, 405, 406, 410, 411, 414, 415, 416, 417, 422, 428, 431, 451];
 /// Statuses from 400 to 499 with which services refuse a client that calls too often: GitHub's,
@@ -42,7 +42,7 @@ pub(super) fn is_used(status: u16) -> bool {
         || matches!(status, 494..=511 | 520..=530 | 561 | 598 | 599)
 }
 
-/// The class of a status from 400 to 499 that cannot speak of the request, if the response names a
+/// The class of a status from 400 to 499 that cannot be about the request, if the response names a
 /// delay.
 pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {
     match status {
@@ -53,8 +53,8 @@ pub(super) fn class_until_later(status: u16) -> Option<FailureClass> {
     }
 }
 
-/// Names of errors that stand for a status, without lines and in lower case. Those of gRPC stand for
-/// one of the same class. Sources: `google.rpc.Code`; Connect protocol, Error codes; Apollo Server,
+/// Names of errors that mean a status, without lines and in lower case. Those of gRPC mean one of
+/// the same class. Sources: `google.rpc.Code`; Connect protocol, Error codes; Apollo Server,
 /// Built-in error codes; Shopify GraphQL Admin API, Status and error codes; Slack Web API, Errors;
 /// JSON-RPC 2.0, Error object; EIP-1474, Error codes.
 const NAMES: [(u16, &str); 14] = [
@@ -84,14 +84,14 @@ pub fn fold(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The status for which the name of an error stands, however it is written: `BAD_USER_INPUT`,
+/// The status that the name of an error means, in any notation: `BAD_USER_INPUT`,
 /// `ServiceUnavailable`.
 pub(super) fn of_name(name: &str) -> Option<u16> {
     let letters = fold(name);
     NAMES.iter().find(|row| row.1.split(' ').any(|name| name == letters)).map(|row| row.0)
 }
 
-/// A reason: the status, our own words on it, and the error's own code.
+/// A reason: the status, Requeue's words on it, and the error's own code.
 pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> String {
     match (words, own_code) {
         (None, None) => format!("status {status}"),

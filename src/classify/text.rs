@@ -2,7 +2,7 @@
 //! message, and its words may be about something else.
 //!
 //! Only whole words and whole numbers count: "order 84010 timed out" is a timeout, and "retry in
-//! 400ms" is no 400. A number is a status only if the words around it say so.
+//! 400ms" is no 400. A number is a status only by the words around it.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -11,10 +11,10 @@ use super::status::{class_of, is_used};
 use super::{aws, smtp};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// What a phrase says of the service.
+/// The meaning of a phrase for the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
-    /// Nothing, or that it works.
+    /// None, or it works.
     Up,
     /// It does not work, whatever the message.
     Down,
@@ -22,7 +22,7 @@ pub(super) enum Service {
     Lost,
 }
 
-/// The class of words, what they say of the service, and their name in a reason.
+/// The class of words, their meaning for the service, and their name in a reason.
 pub(super) type Meaning = (FailureClass, Service, &'static str);
 
 /// Phrases in lower case, between bars. The first row that matches wins, so rows with a longer wait
@@ -77,7 +77,7 @@ const PHRASES: [(Meaning, &str); 15] = {
     ]
 };
 
-/// A limit with one of these words passes soon, whatever else the message calls it.
+/// A limit with one of these words passes soon, whatever the rest of the message.
 const PER_TIME: &str = "\
     per minute|per second|per min|persecond|per 100 seconds|throughput|calls minute|\
     requests minute|calls second|requests second|rate limit exceeded|ratelimitexceeded|\
@@ -89,7 +89,7 @@ const OF_DAY: &str = "\
     calls month|requests month";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
-/// A number with its phrase behind it is a status.
+/// A number before its phrase is a status.
 const STATUS_LINES: &str = "\
     400 bad request|401 unauthorized|403 forbidden|404 not found|408 request timeout|\
     409 conflict|410 gone|422 unprocessable|429 too many requests|500 internal server error|\
@@ -198,7 +198,7 @@ impl Words {
         Some(if *service == Service::Up { failure } else { failure.service_down() })
     }
 
-    /// Whether they say that a connection was lost that had been open.
+    /// Whether they mean that an open connection was lost.
     pub(super) fn say_lost(&self) -> bool {
         PHRASES.iter().any(|row| row.0.1 == Service::Lost && self.hold_any(row.1))
     }
@@ -276,7 +276,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A text that takes so many characters and no more.
+/// A text that takes at most this many characters.
 #[derive(Default)]
 struct Bounded(String);
 

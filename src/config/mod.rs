@@ -115,7 +115,7 @@ impl Settings {
 }
 
 const FEW_COPIES: &str = "has `fairBy`, and REQUEUE_RECURSIVE_LOOP is not Allow, so Lambda stops a message after about 16 copies in a row; a wait \
-                          behind other tenants may take more: set the function's property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or \
+                          for other tenants may take more: set the function's property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or \
                           remove `fairBy`";
 
 const WRAP: [(&str, Wrap); 2] = [("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)];
@@ -152,8 +152,8 @@ impl Variables {
         let list = self.get(NAME)?;
         let mut trusted = TrustedSenders::default();
         for sender in list.split(',').map(str::trim) {
-            // Other ids, as that of an access key, have the same form and name no sender. Emulators, and
-            // the root user, have the number of their account.
+            // Other ids, such as that of an access key, have the same form and name no sender.
+            // Emulators, and the root user, have the number of their account.
             let is_known = ["AROA", "AIDA"].iter().any(|kind| sender.starts_with(kind))
                 || sender.len() == 12 && sender.bytes().all(|byte| byte.is_ascii_digit());
             match sender.parse::<Principal>() {

@@ -285,7 +285,7 @@ fn a_policy_that_handles_events_once_needs_a_table() {
 fn in_a_function_that_shares_a_limit_fairly_copies_are_no_loop() {
     let fair = r#"{"rateLimit": {"limit": 5, "fairBy": "/tenant"}}"#;
     let problem = "REQUEUE_POLICY has `fairBy`, and REQUEUE_RECURSIVE_LOOP is not Allow, so Lambda stops a message \
-                   after about 16 copies in a row; a wait behind other tenants may take more: set the function's \
+                   after about 16 copies in a row; a wait for other tenants may take more: set the function's \
                    property RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or remove `fairBy`";
     for (function, policy, recursive_loop, strategy, is_refused) in [
         (Some("orders-fn"), fair, "", "", true),

@@ -79,8 +79,8 @@ impl Variables {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
-    /// The settings that have no effect beside a target function, or beside a URL without one, by
-    /// their whole names.
+    /// The settings without effect, by their whole names: with a target function, or with a URL
+    /// alone.
     pub fn without_effect(&self, has_function: bool) -> Vec<String> {
         let names = if has_function { HTTP_NAMES } else { FUNCTION_NAMES };
         self.set_of(names.split(' ').filter(|name| !COMMON_NAMES.contains(name)))
@@ -123,7 +123,7 @@ impl Variables {
         self.problems.push(problem.to_string());
     }
 
-    /// The value as `T`, if it is allowed. The problem of any other says `what` it must be.
+    /// The value as `T`, if it is allowed. The problem of any other has `what` it must be.
     pub fn parse<T: FromStr>(
         &mut self,
         name: &str,

@@ -1,5 +1,5 @@
-//! Decode: from the records of a batch to its deliveries, one for each message. Our fields in a body
-//! are read by [`wire`]: the body as first delivered, and the retry state.
+//! Decode: from the records of a batch to its deliveries, one for each message. [`wire`] reads
+//! Requeue's fields in a body: the body as first delivered, and the retry state.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::settings::{ProducerLimits, RecursiveLoop};
 use crate::state::RetryState;
 use crate::wire::{self, Origin};
 
-/// The reason for which no handler gets a body with two layers of untrusted retry fields.
+/// The reason why no handler gets a body with two layers of untrusted retry fields.
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
 
@@ -66,7 +66,7 @@ impl Decoder {
         deliveries
     }
 
-    /// Takes a body apart, and says how far its sender is trusted.
+    /// Splits a body, and decides how far its sender is trusted.
     fn read<'a>(
         &self,
         body: &'a str,
@@ -101,10 +101,9 @@ impl Decoder {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Full,
-    /// STS has not named this process yet.
+    /// STS has not returned the role of this process yet.
     Unknown,
-    /// The fields are not trusted, and they surround others that were not trusted either. Each copy
-    /// of such a body would be one layer larger.
+    /// Neither the fields nor the fields inside them are trusted. Each copy would add a layer.
     Nested,
 }
 
@@ -138,8 +137,8 @@ impl Delivery {
             Origin::LaterVersion(_) => RetryState::default(),
         };
         if is_fifo {
-            // On a FIFO queue such a count is not ours: Requeue counts receives there. So the
-            // handler is called before the receives say that the message is dead-lettered.
+            // On a FIFO queue such a count is not Requeue's, which counts receives there. So the
+            // handler is called before the receives show that the message is dead-lettered.
             state.retry_count = 0;
         }
         let payload = match read.payload {
@@ -166,11 +165,11 @@ impl Delivery {
         };
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
-            // A copy would vouch for the fields, even if they are forged.
+            // A copy would make the fields trusted, even if they are forged.
             _ if is_unverified => Strategy::Visibility,
-            // A copy would lose its place in the order.
+            // A copy would lose its order.
             Strategy::Copy if is_fifo => Strategy::Visibility,
-            // SQS can be told to keep a message only by its id.
+            // Requeue can ask SQS to keep a message only by its id.
             Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
             strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
         };
@@ -211,8 +210,8 @@ impl Delivery {
     }
 }
 
-/// Tells each message of a FIFO group which one comes before it, also if that one is done and only
-/// to be deleted once more. Groups of two queues are different groups.
+/// Notes for each message of a FIFO group the one before it, even if that one is done and only to
+/// be deleted once more. Groups of two queues are different groups.
 fn wait_behind_predecessors(deliveries: &mut [Delivery]) {
     let mut last = HashMap::new();
     for at in 0..deliveries.len() {

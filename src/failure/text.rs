@@ -1,5 +1,5 @@
-//! The service's own words for a failure, which dead letters may keep: scrubbed and cut. Everything is
-//! left out that may be a value of the message, or a secret: too much rather than too little.
+//! The service's own words for a failure, which dead letters may keep: scrubbed and cut. Each part
+//! that may be a value of the message or a secret is removed, and in doubt too much.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use requeue_sqs::printable::is_printable;
 
 use super::Failure;
 
-/// Whether a dead letter keeps the service's own words beside its code.
+/// Whether a dead letter keeps the service's own words in addition to its code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DetailText {
@@ -23,15 +23,15 @@ pub enum DetailText {
 pub(super) struct ServiceText(Box<str>);
 
 impl ServiceText {
-    /// The most bytes, also in JSON: no character of it is escaped.
+    /// The most bytes, also in JSON: none of its characters is escaped.
     pub(crate) const MAX_BYTES: usize = 256;
-    /// So much of a text is read.
+    /// The part of a text that is read.
     const MAX_READ: usize = 1_024;
 
     fn new(text: &str) -> Option<Self> {
         let harmless = |c: char| if is_printable(c) { c } else { ' ' };
         let text: String = text.chars().take(Self::MAX_READ).map(harmless).collect();
-        // From here on it quotes a document.
+        // A document begins here.
         let text = text.split(['{', '[', '<']).next().unwrap_or_default();
         let text = unquoted(text);
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -78,7 +78,7 @@ impl ServiceText {
 
 const LEFT_OUT: &str = "…";
 
-/// Words after which a secret may stand.
+/// Words before a possible secret.
 const SECRETS: &str = "\
     bearer basic token key apikey secret password passwd signature credential authorization \
     cookie";
@@ -87,7 +87,8 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-/// The text without its quoted parts. A quote without an end goes on to the end, but for an apostrophe.
+/// The text without its quoted parts. A quote without an end, unless an apostrophe, lasts to the
+/// end.
 fn unquoted(text: &str) -> String {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(['"', '`', '\'', '“', '„', '‘', '«', '\\']) {

@@ -1,5 +1,4 @@
-//! A call of the downstream service: its scope, the message that calls, and the evidence that the
-//! call gives of the service.
+//! A call of the downstream service: its scope, its message, and its evidence about the service.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,20 +18,20 @@ pub struct Scope(pub(super) Option<[u8; 32]>);
 
 impl Scope {
     /// The scope of a key such as a host or a tenant; only its SHA-256 is kept. The default is the
-    /// scope of all messages without a key. A [`Worker`](crate::Worker) that has met only that scope
-    /// expects it of the next messages too.
+    /// scope of all messages without a key. If a [`Worker`](crate::Worker) has met only that scope,
+    /// it expects that scope of the next messages too.
     #[must_use]
     pub fn of(key: impl AsRef<[u8]>) -> Self {
         Self(Some(Sha256::digest(key).into()))
     }
 
-    /// The scope of a value of a key within this one, by the name of the value.
+    /// The scope of one value of a key within this scope, by the name of the value.
     pub(crate) fn of_key(&self, key: &MessageKey, name: &str) -> Self {
-        // A key has no line break, and a hash is always as long.
+        // A key has no line break, and all hashes have the same length.
         Self::of([self.bytes(), format!("{key}\n{name}").as_bytes()].concat())
     }
 
-    /// Its part of the key of a shared item: the same in each process.
+    /// Its part of the key of a shared item, the same in each process.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |hash| hash)
     }
@@ -53,12 +52,12 @@ fn hash(key: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// A message that wants to call.
+/// A message that asks to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The same for all copies of one message.
     pub(crate) message: u64,
-    /// The calls of it that failed before.
+    /// Its calls that failed before.
     pub(crate) failures: u32,
     pub(crate) since: SystemTime,
 }
@@ -86,7 +85,7 @@ pub(crate) struct NotPermitted {
     pub(crate) rest: Duration,
 }
 
-/// The evidence that a call gives of the downstream service.
+/// The evidence of a call about the downstream service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// The service works.
@@ -99,7 +98,7 @@ pub(crate) enum Reply {
     Unavailable,
     /// The service does not work, at least for this message.
     Down,
-    /// The call says nothing about the service.
+    /// The call is no evidence about the service.
     Silent,
 }
 
@@ -112,12 +111,12 @@ pub(crate) enum Change {
     ClosedForAll,
 }
 
-/// What the result of a call did.
+/// The effect of a call's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) change: Option<Change>,
-    /// The least wait of the message that called, if its service serves nobody. Then its failure
-    /// says nothing about it, and uses no retry.
+    /// The least wait of the message, if the service serves no message. In that case its failure is
+    /// no evidence about the message, and uses no retry.
     pub(crate) least_wait: Option<Duration>,
 }
 
@@ -127,7 +126,7 @@ impl Reply {
             return failure.delay().map_or(Self::Refused, Self::Paused);
         }
         match (failure.class(), failure.evidence(), failure.delay()) {
-            // The message was never sent, or its fate is unknown.
+            // The message was not sent, or its result is unknown.
             (
                 _,
                 Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection,
@@ -144,7 +143,8 @@ impl Reply {
         }
     }
 
-    /// Whether the service would most likely have served no other message either.
+    /// Whether the failure is evidence about the service: most likely any message would have
+    /// failed.
     pub(crate) fn speaks_of_service(self) -> bool {
         match self {
             Self::Paused(_) | Self::Refused | Self::Unavailable => true,
@@ -153,7 +153,7 @@ impl Reply {
     }
 }
 
-/// Whether the service refused a call since it takes no more for now.
+/// Whether the service refused a call because it accepts no more for now.
 pub(crate) fn is_refused(failure: &Failure) -> bool {
     let is_said = match failure.evidence() {
         Evidence::Handler | Evidence::Rule | Evidence::Typed | Evidence::Text => true,

@@ -10,11 +10,11 @@ use crate::disposition::Deferral;
 use crate::limit::epoch_nanos;
 use crate::policy::CircuitBreaker;
 
-/// The number of calls by which the failure rate of a scope is known.
+/// The number of calls that determine the failure rate of a scope.
 pub(super) const WINDOW: u32 = u128::BITS;
-/// After so many responses in a row, a service works again.
+/// After this many responses in a row, a service works again.
 pub(super) const RECOVERED: u32 = 16;
-/// The longest row of failures that a circuit needs to open, in thresholds, even if few calls get a
+/// The longest row of failures that a circuit needs to open, in thresholds, however few calls get a
 /// response.
 const LONGEST_ROW: u32 = 10;
 
@@ -27,13 +27,13 @@ pub(super) struct FailureRow {
 }
 
 impl FailureRow {
-    /// Whether the service most likely responds to nothing. If at most half of its calls got a
+    /// Whether the service most likely responds to no call. If at most half of its calls got a
     /// response, the row may be random, unless it is as long as the window.
     pub(super) fn is_outage(self) -> bool {
         self.answered > WINDOW / 2 || self.length >= WINDOW
     }
 
-    /// The shortest row that is hardly random: the rarer responses are, the longer it is.
+    /// The shortest row that is hardly random. The rarer responses are, the longer it is.
     pub(super) fn least(self, breaker: &CircuitBreaker) -> u32 {
         let answered = self.answered.max(WINDOW.div_ceil(LONGEST_ROW));
         breaker.threshold.max(1).saturating_mul(WINDOW) / answered
@@ -42,22 +42,22 @@ impl FailureRow {
 
 /// The recent calls of a scope in which a call failed.
 pub(super) struct Health {
-    /// The last [`WINDOW`] calls before the current row of failures: a bit for each, the newest one
-    /// lowest, set if it got a response.
+    /// The last [`WINDOW`] calls before the current row of failures. Each call is a bit, the newest
+    /// one lowest; the bit is set if the call got a response.
     answered: u128,
-    /// Calls that failed since the last one that got a response.
+    /// Calls that failed since the last response.
     row: u32,
-    /// The messages of those calls, at most as many as the threshold. A message that always fails
-    /// says more about itself than about the service, so it counts once.
+    /// The messages of those calls, at most as many as the threshold. Each message counts once,
+    /// since a message that always fails is little evidence about the service.
     failed: Vec<u64>,
-    /// Calls since the last success whose failure speaks of the service.
+    /// Failed calls since the last success that are evidence about the service.
     unserved: u32,
-    /// Whether the circuit opened since the last success, be it for few messages.
+    /// Whether the circuit opened since the last success, also if only for few messages.
     pub(super) has_opened: bool,
     pub(super) pause: Option<Pause>,
-    /// The end of the last open circuit of a service that responded to nothing, and of a pause right
-    /// after it, in nanoseconds since the epoch. A service that responds to some calls goes on with as
-    /// many as before.
+    /// The end of the last open circuit of a service that responded to no call, or of a pause right
+    /// after it, in nanoseconds since the epoch. A service that responds to some calls keeps its
+    /// rate.
     recovered: u64,
 }
 
@@ -83,12 +83,12 @@ impl Health {
         self.pause.as_ref().is_some_and(|pause| pause.why == Deferral::CircuitOpen)
     }
 
-    /// Forgets a pause that ended long ago, and all before it.
+    /// Forgets a pause that ended long ago, and everything before it.
     pub(super) fn forget_pause(&mut self) {
         *self = Self { unserved: self.unserved, recovered: self.recovered, ..Self::new() };
     }
 
-    /// Whether nothing remains to be remembered.
+    /// Whether it has nothing to remember.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         self.pause.is_none()
             && self.answered == u128::MAX
@@ -100,21 +100,21 @@ impl Health {
         Recovery::since(self.recovered, epoch_nanos(now))
     }
 
-    /// Notes whether a call was served, or its failure speaks of the service.
+    /// Notes a call that was served, or whose failure is evidence about the service.
     pub(super) fn serve(&mut self, is_served: bool) {
         self.unserved = if is_served { 0 } else { self.unserved.saturating_add(1) };
     }
 
-    /// Whether the service serves nobody: by the calls of the scope since the last success, or by
-    /// those of a message whose calls all came without one. Few messages may be all that there are.
+    /// Whether the service serves no message: by the calls of the scope since the last success, or,
+    /// as there may be few messages in all, by those of one message that always failed.
     pub(super) fn serves_nobody(&self, of_message: u32, breaker: &CircuitBreaker) -> bool {
         let are_few = self.failed.len() < threshold(breaker);
         let least = if are_few { breaker.threshold.max(1) } else { self.as_row().least(breaker) };
         self.unserved.max(of_message) >= least
     }
 
-    /// The least wait of a message that failed so. Together, the messages call no more often than
-    /// an open circuit probes.
+    /// The least wait of a message that failed in such an outage. Together, the messages call no
+    /// more often than an open circuit probes.
     pub(super) fn least_wait(&mut self, breaker: &CircuitBreaker, now: SystemTime) -> Duration {
         match &mut self.pause {
             Some(pause) if pause.why == Deferral::CircuitOpen => pause.rest(now),
@@ -129,7 +129,7 @@ impl Health {
     pub(super) fn answer(&mut self, open_from: u64) {
         if self.is_open() && self.as_row().is_outage() {
             self.recovered = open_from;
-            // The calls before the outage say nothing about the time after it.
+            // Calls before the outage are no evidence about the time after it.
             self.answered = 0;
         }
         // A row that is longer than the window fills it.

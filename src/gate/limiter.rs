@@ -1,5 +1,5 @@
-//! The rate limits of the scopes. All batches of an execution environment share them. A gate goes by a monotonic clock, which cannot be set: a time of day that jumps ahead would let
-//! calls through too early.
+//! The rate limits of the scopes, shared by all batches of an execution environment. A gate uses a
+//! monotonic clock, since a clock that is set would let calls through too early.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use super::call::Scope;
 use crate::limit::{LimitState, epoch_nanos, nanos};
 use crate::lock::lock;
 
-/// The most scopes with a limit of their own. If so many are in use, further ones share one limit.
+/// The most scopes with a limit of their own. Further scopes share one limit.
 const MAX_SCOPES: usize = 10_000;
 
 /// The limits of all scopes.
@@ -22,7 +22,7 @@ pub(crate) struct Limiter {
 
 #[derive(Default)]
 struct Scopes {
-    /// The gates of these states are monotonic times.
+    /// The gates of these states use monotonic time.
     own: HashMap<Scope, LimitState>,
     others: LimitState,
     /// The beginning of the monotonic time.
@@ -30,7 +30,7 @@ struct Scopes {
 }
 
 impl Limiter {
-    /// Looks at the state of a scope, or changes it. The time is now by both clocks.
+    /// Reads or changes the state of a scope. Both clocks give the time.
     pub(crate) fn with<T>(
         &self,
         scope: Scope,
@@ -48,7 +48,7 @@ impl Limiter {
 }
 
 impl Scopes {
-    /// Nanoseconds since the first time that was seen.
+    /// Nanoseconds since the first call of this function.
     fn monotonic(&mut self, at: Instant) -> u64 {
         nanos(at.saturating_duration_since(*self.began.get_or_insert(at)))
     }

@@ -1,5 +1,5 @@
-//! Decides which messages are settled without a call of the handler. It decides by its arguments
-//! alone and reads no clock. `protection` has the health of the downstream services.
+//! Decides which messages are settled without a call of the handler, by its arguments alone: it
+//! reads no clock. `protection` has the health of the downstream services.
 
 use std::time::SystemTime;
 
@@ -30,11 +30,11 @@ pub(crate) use shared::{PauseStanding, ProbeLock, Results, SharedHealth};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLeft {
     Enough,
-    /// The reserve for settling has begun: nothing starts any more.
+    /// The reserve for settling has begun: no call starts.
     TooLittle,
 }
 
-/// When the message expires, if that is limited.
+/// The time at which the message expires, if it does.
 pub(crate) fn expires(policy: &RetryPolicy, delivery: &Delivery) -> Option<SystemTime> {
     let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min()?;
     delivery.first_sent.checked_add(ttl)
@@ -56,8 +56,7 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
-    // First of all: a message that was dead-lettered must not be dead-lettered again, or its annotation would
-    // be sent for ever.
+    // First, since a second dead letter of a message would send its annotation for ever.
     if let Some(said) = &delivery.state.dead_letter {
         return Some(match dead_letter {
             DeadLetterMode::Redrive | DeadLetterMode::Annotate => {
@@ -71,26 +70,26 @@ pub(crate) fn gate(
         });
     }
     let is_expired = expires(policy, delivery).is_some_and(|end| now > end);
-    // An expired message is left out, since its group may pass it.
+    // An expired message is excluded, since its group may pass it.
     if let Some(reason) = dead_lettered.filter(|_| !(is_expired && delivery.is_fifo())) {
         return Some(match dead_letter {
-            // A copy of it would be handled anew.
+            // A copy of it would be handled again.
             DeadLetterMode::Redrive => Disposition::Release(ReleaseReason::NotRetried),
-            // Its copy was not confirmed.
+            // SQS has not confirmed its copy.
             DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => Disposition::DeadLetter(reason),
         });
     }
-    // No handler gets this record, so it takes no time. It must not be deferred, since a copy would
-    // lack the part that could not be read.
+    // Such a record fails without a call. A deferral needs a copy, which would lack the unreadable
+    // part.
     if delivery.defect.is_some() {
         return None;
     }
-    // On a FIFO queue Requeue does not write `notBefore`, so it is not ours.
+    // Requeue writes no `notBefore` on a FIFO queue, so there the field is not Requeue's.
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
     let due = ours
         .map(|due| policy::believed_due(policy, due, delivery.sent))
         .max(delivery.limits.not_before);
-    // If SQS received it after that time, the time has come, whatever this clock says.
+    // If SQS received it after that time, it is due, even if this clock disagrees.
     let latest = now.max(delivery.copy_first_received.unwrap_or(now));
     if let Some(due) = due.filter(|due| *due > latest || delivery.waits_for_its_time()) {
         return Some(Disposition::Defer { reason: Deferral::NotDue, wait: Wait::until(due, now) });
@@ -103,7 +102,7 @@ pub(crate) fn gate(
         match (dead_letter, usage.receives_are_retries) {
             (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
             (_, false) => return Some(Disposition::Release(ReleaseReason::NotRetried)),
-            // Its successors in its group have passed it already.
+            // Its successors in the group have already passed it.
             (DeadLetterMode::Redrive | DeadLetterMode::Annotate, true) if delivery.is_fifo() => {
                 return Some(Disposition::Release(ReleaseReason::NotRetried));
             }

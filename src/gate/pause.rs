@@ -1,6 +1,6 @@
-//! A pause that a service asks for, or that an open circuit makes; and the calls of a service after one,
-//! if it has no rate limit. A pause keeps messages back for a time, and then lets some of them probe. The
-//! rules are the same for one execution environment and for all.
+//! A pause, by a request of the service or by an open circuit, and the calls after it if the
+//! service has no rate limit. A pause defers all messages for a time, and then some of them probe.
+//! The rules are the same for one execution environment and for all.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +9,8 @@ use crate::disposition::Deferral;
 use crate::limit::{Ask, Demand, nanos};
 use crate::policy::{CircuitBreaker, RateLimit};
 
-/// The first open time of a circuit. Each time all probes fail, it is multiplied by this factor, up
-/// to the reset timeout. So a circuit that opened at random costs a moment.
+/// The first open time of a circuit. Each time all probes fail, this factor multiplies it, up to
+/// the reset timeout. So a circuit that opened at random costs only a moment.
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 const PROBES: u32 = 3;
@@ -19,7 +19,7 @@ pub(super) fn first_length(breaker: &CircuitBreaker) -> Duration {
     FIRST_OPEN.min(breaker.reset_timeout)
 }
 
-/// The length of a circuit after all probes failed.
+/// The open time of a circuit after all probes failed.
 pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: bool) -> Duration {
     let CircuitBreaker { reset_timeout, .. } = *breaker;
     let longest = if is_down { reset_timeout } else { reset_timeout / OPEN_GROWTH };
@@ -28,8 +28,8 @@ pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: b
 
 pub(super) struct Permits {
     pub(super) all: u32,
-    /// The permits for messages that never failed, and those for messages that did. Either kind may
-    /// fail for its own reasons while the service works for the other.
+    /// The permits for messages that never failed, and for messages that did. Either kind may fail
+    /// for its own reasons while the service works for the other.
     pub(super) shares: [u32; 2],
 }
 
@@ -39,9 +39,9 @@ impl Permits {
     /// The probes of a circuit that opened, or of a service that responds to some calls.
     pub(super) const OPEN: Self = Self { all: PROBES, shares: [PROBES - 1; 2] };
 
-    /// The probes of a circuit of this length, after so many rounds in which all of them failed. For
-    /// a service that responds to nothing, one message at a time is enough in the end. It is by
-    /// turns one that failed before and one that did not.
+    /// The probes of a circuit of this length, after this many rounds of failed probes. If the
+    /// service responds to no call, each round finally has one message, alternately one that failed
+    /// before and one that did not.
     pub(super) fn after(
         rounds: u64,
         length: Duration,
@@ -63,11 +63,11 @@ pub(super) struct Pause {
     /// How often in a row all probes failed.
     rounds: u64,
     pub(super) permits: Permits,
-    /// Permits that were given out: to messages that never failed, and to those that did.
+    /// Permits in use: by messages that never failed, and by those that did.
     pub(super) given: [u32; 2],
     pub(super) failed: u32,
-    /// Whether a message that never failed came, whatever its answer: in this pause, and in the one
-    /// before. One that failed waits in any case, since the probes failed.
+    /// Whether a message that never failed asked to probe: in this pause, and in the one before.
+    /// Messages that failed are always assumed to wait, since the probes failed.
     new_came: bool,
     new_came_before: bool,
 }
@@ -75,7 +75,7 @@ pub(super) struct Pause {
 impl Pause {
     pub(super) fn asked_for(number: u64, since: SystemTime, length: Duration) -> Self {
         let (why, permits) = (Deferral::Paused, Permits::PAUSE);
-        // Nobody knows who waits at its beginning.
+        // The kinds of messages that wait are unknown at the beginning.
         let (new_came, new_came_before) = (false, true);
         let (rounds, given, failed) = (0, [0, 0], 0);
         Self {
@@ -112,15 +112,15 @@ impl Pause {
         Self { why, rounds, permits, new_came_before, ..next }
     }
 
-    /// The rest of the pause, no longer than intended if the clock is set back.
+    /// The rest of the pause. If the clock was set back, it is at most the intended length.
     pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
     }
 
-    /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are
-    /// given. A permit is kept for a message of its kind for as long as the pause lasted. If no message
-    /// that never failed came in this pause or in the one before, none is kept for those.
+    /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are in
+    /// use. A permit is reserved for its kind for as long as the pause lasted, but none for
+    /// messages that never failed if none of them asked in this pause or the one before.
     pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let (rest, kind) = (self.rest(now), usize::from(caller.has_failed()));
         self.new_came |= kind == 0;
@@ -151,13 +151,13 @@ impl Pause {
         }
     }
 
-    /// Whether only messages of the other kind may probe, and one of them may wait.
+    /// Whether only messages of the other kind may probe, and some of them may wait.
     fn is_used_up(&self, kind: usize) -> bool {
         let other_waits = kind == 0 || self.new_came || self.new_came_before;
         self.given[kind] >= self.permits.shares[kind] && other_waits
     }
 
-    /// The time for which a permit is left for messages of its kind.
+    /// The time for which a permit is reserved for messages of its kind.
     fn rest_for_one_kind(&self, now: SystemTime) -> Duration {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.length.saturating_mul(2).saturating_sub(age)
@@ -171,8 +171,8 @@ impl Pause {
         self.given != [0, 0]
     }
 
-    /// Whether this is a pause that ended as long ago as it lasted, and no message probed. A
-    /// circuit stays open, since the service did not work.
+    /// Whether this is a pause that ended as long ago as it lasted, without a probe. A circuit
+    /// stays open, since the service did not work.
     pub(super) fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.why == Deferral::Paused && !self.is_probed() && age >= self.length.saturating_mul(2)
@@ -181,24 +181,25 @@ impl Pause {
 
 /// The calls in the first second.
 const FIRST_CALLS: u32 = 10;
-/// They double in each second. After this, there are as many as come.
+/// They double each second. After this time there is no limit.
 const RECOVERY: Duration = Duration::from_secs(7);
 
-/// So far apart the clocks of two execution environments may be. A time further ahead is an error of
-/// the clock that set it.
+/// The most by which the clocks of two execution environments differ. A time further ahead is an
+/// error of the clock that wrote it.
 pub(super) const SKEW: Duration = Duration::from_secs(5);
 
-/// A service that came back a moment ago.
+/// A service that works again since a moment ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recovery {
     /// The calls that it gets now.
     pub(crate) limit: RateLimit,
-    /// The time until it gets as many as come.
+    /// The time until its calls have no limit.
     rest: Duration,
 }
 
 impl Recovery {
-    /// That of a service whose circuit closed at `end`, or whose pause after that ended then.
+    /// The recovery of a service whose circuit closed at `end`, or whose pause after that ended
+    /// then.
     pub(super) fn since(end: u64, now: u64) -> Option<Self> {
         let is_wrong = end > now.saturating_add(nanos(SKEW));
         let age = Duration::from_nanos(now.saturating_sub(end));
@@ -207,12 +208,12 @@ impl Recovery {
         Some(Self { limit: RateLimit { max_reservation: limit.period, ..limit }, rest })
     }
 
-    /// The slot of a call. Nobody stands in line.
+    /// A reservation for one call. There is no waiting list.
     pub(crate) fn demand(&self) -> Demand {
         Demand { ask: Ask::Retry, tenant: None, units: 1, longest: self.limit.max_reservation }
     }
 
-    /// The answer to a message without a slot.
+    /// The refusal of a message without a reservation.
     pub(crate) fn refusal(&self) -> NotPermitted {
         NotPermitted { why: Deferral::CircuitOpen, rest: self.rest }
     }

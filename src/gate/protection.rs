@@ -1,5 +1,5 @@
-//! Pause and circuit breaker: which messages may call their downstream service, by scope. All
-//! batches of an execution environment share it. It decides by its arguments alone and reads no
+//! Pause and circuit breaker: decides which messages may call their downstream service, by scope.
+//! All batches of an execution environment share it. It decides by its arguments alone and reads no
 //! clock.
 //!
 //! [`CircuitBreaker`] has the settings, and this module the state.
@@ -19,8 +19,7 @@ use crate::limit::{epoch_nanos, nanos};
 use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
-/// The most scopes that are remembered after a failure, since most scopes come from messages.
-/// Further ones are not protected.
+/// The most scopes that are remembered after a failure. Further scopes are not protected.
 const MAX_SCOPES: usize = 10_000;
 
 pub(crate) struct Protection {
@@ -28,16 +27,16 @@ pub(crate) struct Protection {
     circuit_breaker: Option<CircuitBreaker>,
     /// The scopes that failed and have not recovered.
     scopes: Mutex<HashMap<Scope, Health>>,
-    /// Whether any message had a key. If one has, the next may have another key.
+    /// Whether any message had a key. If so, the next may have another key.
     is_keyed: AtomicBool,
-    /// The time of the last success in each scope. It may be forgotten.
+    /// The time of the last success in each scope. It may be dropped.
     served: Mutex<HashMap<Scope, SystemTime>>,
-    /// The number of pauses so far, in all scopes. A scope that recovered is forgotten, but the
-    /// probe of an earlier pause may still run.
+    /// The number of pauses so far, in all scopes. A scope that recovered is dropped, but a probe
+    /// of its earlier pause may still run.
     pauses: AtomicU64,
 }
 
-/// The only scope of all messages is paused, so most messages could only be deferred.
+/// A pause of the scope that all messages share, so most messages could only be deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standstill {
     pub(crate) why: Deferral,
@@ -46,7 +45,7 @@ pub(crate) struct Standstill {
     /// The time until any message may probe.
     pub(crate) rest_for_all: Duration,
     pub(crate) permits: u32,
-    /// The number of the pause, which differs from the next pause's.
+    /// The number of the pause. The next pause has another one.
     pub(crate) pause: u64,
 }
 
@@ -111,7 +110,7 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is paused. After a pause the first messages probe.
+    /// Permits a call, unless the scope is paused. After a pause, the first messages probe.
     pub(crate) fn admit(
         self: &Arc<Self>,
         scope: Scope,
@@ -142,14 +141,14 @@ impl Protection {
         self.scopes().get(&scope)?.recovery(now)
     }
 
-    /// A permit for a message that is not to be paused.
+    /// A permit for a message that no pause defers.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
         Permit { protection: Arc::clone(self), scope, caller, kind: PermitKind::Free }
     }
 
     /// A permit for a message that calls despite a pause. Its success closes an open circuit, but
-    /// ends no pause, which the service asked for.
+    /// does not end a pause that the service asked for.
     pub(crate) fn permit_despite(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         let open = self.scopes().get(&scope).filter(|health| health.is_open()).map(Health::current);
         let kind = open.flatten().map_or(PermitKind::Free, PermitKind::Despite);
@@ -186,7 +185,7 @@ impl Protection {
         now: SystemTime,
     ) -> Option<Change> {
         let pause = scopes.get(&permit.scope).and_then(Health::current);
-        // A call that began before the pause says nothing about its end.
+        // A call that began before the pause is no evidence about its end.
         let is_free = pause.is_none() || pause.map(PermitKind::Probe) == Some(permit.kind);
         let is_despite = pause.map(PermitKind::Despite) == Some(permit.kind);
         match (reply, self.max_pause) {
@@ -236,7 +235,7 @@ impl Protection {
         }
     }
 
-    /// Notes a failure, and opens the circuit or lengthens its pause by it.
+    /// Notes a failure, which may open the circuit or lengthen its pause.
     fn fail(
         &self,
         health: &mut Health,
@@ -264,8 +263,8 @@ impl Protection {
         }
     }
 
-    /// Whether the service serves nobody. A message that failed often in other environments is
-    /// believed if no call of its scope succeeded here since its first receive.
+    /// Whether the service serves no message. Failures of a message in other environments count if
+    /// no call of its scope succeeded here since its first receive.
     fn serves_nobody(&self, health: &Health, breaker: &CircuitBreaker, permit: &Permit) -> bool {
         let Permit { scope, caller, .. } = permit;
         let is_believed = self.served().get(scope).is_none_or(|served| caller.since > *served);
@@ -306,7 +305,7 @@ fn health_of(
         .then(|| scopes.entry(scope).or_insert_with(Health::new))
 }
 
-/// The permission to call. It is given back with the result of the call.
+/// The permission to call. It is returned with the result of the call.
 pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
@@ -314,10 +313,10 @@ pub(crate) struct Permit {
     kind: PermitKind,
 }
 
-/// What a call has to do with the pause of that number.
+/// The relation of a call to the pause of that number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PermitKind {
-    /// Nothing: it is over, or there was none.
+    /// None: the pause is over, or there was none.
     Free,
     Probe(u64),
     /// It calls despite an open circuit.

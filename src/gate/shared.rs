@@ -1,16 +1,16 @@
-//! The pause and the circuit that all execution environments share: the numbers of a scope's item, and
-//! their changes. It decides by its arguments alone: it reads no clock and calls no table.
+//! The pause and the circuit that all execution environments share: the fields of a scope's item,
+//! and their changes. It decides by its arguments alone: it reads no clock and calls no table.
 //!
-//! The rules are those of [`health`](super::health) and [`pause`](super::pause), with these differences:
+//! The rules are those of [`health`](super::health) and [`pause`](super::pause), with these
+//! differences:
 //!
-//! - One message at a time probes, so that three probes of a pause come one after the other.
-//! - A probe is kept for messages that never failed, whether one of them came lately or not.
-//! - Environments do not report each response of a service that works. They report each failure, and
-//!   after a failure each result, until 16 responses came in a row.
-//! - A service that responds to some calls must fail for a while besides, since so many environments
-//!   may have a long row in a moment.
-//! - Each open circuit is followed by a [`Recovery`], also that of a service that responds to some
-//!   calls.
+//! - One message at a time probes, so the three probes of a pause are sequential.
+//! - A probe is always reserved for messages that never failed.
+//! - Environments do not report each response of a service that works. They report each failure,
+//!   and after a failure each result, until 16 responses came in a row.
+//! - A service that responds to some calls must also fail for a while, since many environments
+//!   produce a long row in a moment.
+//! - A [`Recovery`] follows each open circuit, even if the service responded to some calls.
 
 use std::time::{Duration, SystemTime};
 
@@ -31,15 +31,15 @@ pub(crate) use evidence::Results;
 const UNTIL: Field = Field::new("heldUntil");
 const WHY: Field = Field::new("heldWhy");
 const LENGTH: Field = Field::new("holdLength");
-/// A number that differs from that of each pause before, and of each time between two pauses.
+/// A number that differs for each pause, and for each time between two pauses.
 const GENERATION: Field = Field::new("generation");
-/// The end of the lock of the message that probes; 0 if none does.
+/// The end of the probe lock; 0 if no message probes.
 const PROBE_UNTIL: Field = Field::new("probeUntil");
 /// Probes of this pause that failed: of messages that never failed before, and of those that did.
 const PROBED: [Field; 2] = [Field::new("probedNew"), Field::new("probedFailed")];
 /// How often in a row all probes failed.
 const ROUNDS: Field = Field::new("holdRounds");
-/// The end of the last open circuit, and of a pause right after it.
+/// The end of the last open circuit, or of a pause right after it.
 const RECOVERED: Field = Field::new("recoveredAt");
 
 /// The values of `WHY`.
@@ -48,7 +48,7 @@ const PAUSED: u64 = 1;
 const OPEN: u64 = 2;
 
 const LONGEST_LOCK: Duration = Duration::from_secs(3_600);
-/// The health of a service, as all execution environments know it.
+/// The health of a service, as all execution environments share it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharedHealth {
     until: u64,
@@ -62,12 +62,12 @@ pub(crate) struct SharedHealth {
     record: CallRecord,
 }
 
-/// The standing of a message.
+/// The state of the pause for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PauseStanding {
     Free,
     Paused(NotPermitted),
-    /// The pause is over, and it may ask for the probe lock.
+    /// The pause is over, and the message may ask for the probe lock.
     MayProbe(Deferral),
 }
 
@@ -80,7 +80,7 @@ impl ProbeLock {
         Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LOCK))))
     }
 
-    /// Whether the lock goes on for so long.
+    /// Whether the lock lasts for this time.
     pub(crate) fn lasts(self, time: Duration, now: SystemTime) -> bool {
         self.0 >= epoch_nanos(now).saturating_add(nanos(time))
     }
@@ -105,12 +105,12 @@ impl SharedHealth {
         self.generation
     }
 
-    /// Whether calls that get a response say nothing new.
+    /// Whether responses to calls are no new information.
     pub(crate) fn is_clean(&self, now: SystemTime) -> bool {
         !self.is_paused(epoch_nanos(now)) && self.record.is_clean()
     }
 
-    /// Whether the pause goes on, whatever other environments did since.
+    /// Whether the pause lasts, even if another environment made a change since.
     pub(crate) fn lasts(&self, now: SystemTime) -> bool {
         !self.rest(epoch_nanos(now)).is_zero()
     }
@@ -120,7 +120,7 @@ impl SharedHealth {
         now + self.rest(epoch_nanos(now))
     }
 
-    /// Since when calls are possible, in nanoseconds: that of a probe too.
+    /// The time since which calls are possible, even a probe's, in nanoseconds.
     pub(crate) fn open_since(&self) -> u64 {
         // The next generation begins with the end of a pause.
         if self.why == NOT_PAUSED { self.generation } else { self.until }
@@ -163,7 +163,7 @@ impl SharedHealth {
         PauseStanding::MayProbe(why)
     }
 
-    /// Takes the probe lock, if nobody has it.
+    /// Takes the probe lock, if it is free.
     pub(crate) fn probe(&self, now: SystemTime, lasts: Duration) -> (Update, ProbeLock) {
         let lock = ProbeLock::new(now, lasts);
         let now = epoch_nanos(now);
@@ -171,7 +171,7 @@ impl SharedHealth {
         (self.unchanged().when(PROBE_UNTIL, free).set(PROBE_UNTIL, lock.0), lock)
     }
 
-    /// Lengthens a lock, if no other message has taken it since.
+    /// Extends a lock, if no other message has taken it since.
     pub(crate) fn lengthen(
         &self,
         lock: ProbeLock,
@@ -183,7 +183,7 @@ impl SharedHealth {
         (update.set(PROBE_UNTIL, longer.0), longer)
     }
 
-    /// Gives the lock back, without evidence.
+    /// Releases the lock, without evidence.
     pub(crate) fn release(&self, lock: ProbeLock) -> Update {
         self.unchanged().when(PROBE_UNTIL, lock.0..=lock.0).set(PROBE_UNTIL, 0)
     }
@@ -234,7 +234,7 @@ impl SharedHealth {
         self.why == OPEN
     }
 
-    /// Notes a probe that failed. If it was the last one of its pause, the pause becomes longer.
+    /// Notes a probe that failed. After the last one of its pause, the pause becomes longer.
     pub(crate) fn fail(
         &self,
         lock: ProbeLock,
@@ -251,18 +251,18 @@ impl SharedHealth {
             let until = at.saturating_add(length);
             self.begin(self.unchanged(), OPEN, until, length, self.rounds.saturating_add(1), at)
         } else {
-            // A late result must not free the lock of another.
+            // A late result must not release the lock of another message.
             self.release(lock).add(PROBED[usize::from(caller.has_failed())], 1)
         };
         CallRecord::fail_once(update, caller.message, at)
     }
 
-    /// Notes results of calls that began when the service was not paused.
+    /// Notes results of calls that began while the service was not paused.
     pub(crate) fn evidence(&self, evidence: &Results, now: SystemTime) -> Update {
         self.record.add(self.unchanged(), evidence, epoch_nanos(now))
     }
 
-    /// A change that is to be made only if the service is not paused, neither now nor meanwhile.
+    /// A change on the condition that the service is not paused, now or meanwhile.
     pub(crate) fn unless_paused(&self, update: Update, now: SystemTime) -> Option<Update> {
         let generation = self.generation..=self.generation;
         (!self.is_paused(epoch_nanos(now))).then(|| update.when(GENERATION, generation))
@@ -285,7 +285,7 @@ impl SharedHealth {
         let is_over = self.why == OPEN && why != OPEN;
         let update = if is_over { update.set(RECOVERED, until.max(now)) } else { update };
         update
-            // Not even a new item has a generation of an earlier one.
+            // A new item must not have a generation of an earlier one either.
             .set(GENERATION, self.generation.saturating_add(1).max(now))
             .set(WHY, why)
             .set(UNTIL, until)
@@ -313,7 +313,7 @@ impl SharedHealth {
         Duration::from_nanos(rest.min(self.length))
     }
 
-    /// Whether the pause would be longer than it was meant.
+    /// Whether the pause would last longer than intended.
     fn is_wrong(&self, now: u64) -> bool {
         self.until > now.saturating_add(self.length).saturating_add(nanos(SKEW))
     }

@@ -86,20 +86,20 @@ pub trait BulkHandler<T = Raw>: Send + Sync + 'static {
 /// be a new major version.
 ///
 /// A list of results collects into [`Bulk::Each`]. [`IntoBulk`] converts one too, and one result for
-/// all: `Ok` says that all are done, and `Err` is unclear.
+/// all: `Ok` means that all are done, and `Err` is unclear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulk<E> {
     /// All are done.
     Done,
     /// A result for each message, in their order. One without a result has failed.
     Each(Vec<Result<(), E>>),
-    /// Nobody knows which of the messages failed, and some may be done.
+    /// It is unknown which of the messages failed, and some may be done.
     ///
-    /// No copy is sent, and a standard queue's message uses no retry. The messages return by their
-    /// visibility timeout, after the first delay of the failure's class; a non-retryable failure
-    /// counts as temporary. On their second receive at most three share a call. From the third on
-    /// each is alone, and its failure is then its own. A call of one message is never unclear: its
-    /// failure is that of its message.
+    /// No copy is sent, and a standard queue's message uses no retry. The messages return with
+    /// their visibility timeout, after the first delay of the failure's class; a non-retryable
+    /// failure counts as temporary. On their second receive at most three share a call. From the
+    /// third on each is alone, and its failure is then its own. A call of one message is never
+    /// unclear: its failure is that of its message.
     Unclear(E),
 }
 
@@ -211,7 +211,7 @@ pub trait DynBulk<T>: Send + Sync {
     /// See [`BulkHandler::messages_per_call`].
     fn messages_per_call(&self) -> usize;
 
-    /// A result for each message; or the failure of a call of which nobody knows more.
+    /// A result for each message, or the failure of the whole call.
     fn call(
         &self,
         messages: Vec<Message<T>>,
@@ -235,7 +235,7 @@ impl<B: BulkHandler<T>, T: Send + 'static> DynBulk<T> for InBulk<B> {
     }
 }
 
-/// A result for each of so many messages.
+/// A result for each of this many messages.
 fn results<E: Into<Failure>>(bulk: Bulk<E>, count: usize) -> CallResult {
     let mut results: Vec<Result<(), Failure>> = match bulk {
         Bulk::Done => return Ok(vec![Ok(()); count]),

@@ -17,14 +17,14 @@ use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, QueueArn, Record};
 
-/// The event that Lambda hands to a function for a batch of SQS messages: an object with `Records`
+/// The event that Lambda passes to a function for a batch of SQS messages: an object with `Records`
 /// by an event source mapping, the bare list of the records by EventBridge Pipes.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,
-    /// The service of an event that is none of SQS, by the names that only its events have.
+    /// The service of an event that is not SQS's, by the names that only its events have.
     service: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ impl SqsEvent {
     ///
     /// # Errors
     ///
-    /// [`InvocationError::NoRecords`] if the event is not one of SQS. It says what the event is.
+    /// [`InvocationError::NoRecords`] if the event is not one of SQS, with its kind.
     pub fn into_records(self) -> Result<Vec<Record>, InvocationError> {
         self.records.ok_or(InvocationError::NoRecords { service: self.service })
     }
@@ -84,7 +84,7 @@ impl Expected for SqsEvent {
         Ok(())
     }
 
-    /// As EventBridge Pipes hands it over. Any list without a message is no event of SQS.
+    /// The form of EventBridge Pipes. Any list without a message is no event of SQS.
     fn list<'de, A: SeqAccess<'de>>(&mut self, list: A) -> Result<(), A::Error> {
         let mut records = Records::default();
         records.list(list)?;
@@ -113,7 +113,7 @@ fn texts(event: &str) -> Vec<&RawValue> {
 #[derive(Default)]
 struct Records {
     list: Option<Vec<Record>>,
-    /// Another service, if all of its records say so.
+    /// Another service, if all of its records name it.
     service: Option<&'static str>,
 }
 

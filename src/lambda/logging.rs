@@ -26,9 +26,9 @@ const DISCREET: &str = "\
 /// The SDK writes an error if the connection of a response with 500 is closed already.
 const NO_TROUBLE: &str = "aws_smithy_runtime::client::http::connection_poisoning";
 
-/// Whether a line or a span may be logged without showing a message or a credential. It keeps back
-/// the lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG
-/// and TRACE, and the SDK's error about a connection that is closed already.
+/// Whether a line or a span may be logged without showing a message or a credential. It removes the
+/// lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG and
+/// TRACE, and the SDK's error about a connection that is closed already.
 ///
 /// [`run`](crate::run) and [`init_logging`] apply this filter at every `RUST_LOG` and
 /// `AWS_LAMBDA_LOG_LEVEL`. A subscriber of your own needs it too. Without it, DEBUG and TRACE show
@@ -62,8 +62,8 @@ pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
 /// takes a line without a valid `timestamp` for INFO. A subscriber of your own needs both too.
 ///
 /// [`run`](crate::run) calls this by itself; a `main` with a [`Worker`](crate::Worker) calls it
-/// first. `default` is the level if none is set. No level and no `RUST_LOG` shows the lines that
-/// [`may_be_logged`] keeps back.
+/// first. `default` is the level if none is set. The lines that [`may_be_logged`] removes never
+/// appear.
 pub fn init_logging(default: tracing::Level) {
     init_logging_to(default, std::io::stdout);
 }

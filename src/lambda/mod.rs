@@ -1,4 +1,4 @@
-//! Lambda's side: an SQS event becomes records, a report becomes a batch response. Only this room
+//! Lambda's side: an SQS event becomes records, a report becomes a batch response. Only this module
 //! knows Lambda. An invocation is [`BatchProcessor::invoke`].
 
 use std::future::Future;

@@ -23,7 +23,7 @@ use crate::processor::BatchProcessor;
 use crate::queue::SqsQueue;
 use crate::settings::{Mode, NO_COPIES, NO_TABLE, RecursiveLoop, Settings};
 
-/// Runs a Lambda function that hands each SQS message to `handler`. Its `main` needs nothing else.
+/// Runs a Lambda function that passes each SQS message to `handler`. Its `main` needs nothing else.
 ///
 /// Settings come from the environment, as [`Settings::from_env`] reads them. Handlers run on the
 /// tokio runtime from which this is called, or on a new one with two threads if that has fewer. A
@@ -116,7 +116,7 @@ where
     serve(handler, Settings { handlers: None, ..settings }).await
 }
 
-/// What is to be said before the first invocation.
+/// Refuses settings that cannot work, before the first invocation.
 fn check(settings: &Settings) -> Result<(), Error> {
     if !config::is_in_lambda() {
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
@@ -180,8 +180,8 @@ fn warn_of_loop_detection(settings: &Settings) {
     }
 }
 
-/// Without a setting the function sends nothing for which its role may lack the permission. Somebody
-/// who names the mode has chosen it.
+/// Warns if dead letters have no reason. The default sends nothing, since the role may lack the
+/// permission. If the setting names the mode, its user has chosen it.
 fn warn_of_missing_reasons(settings: &Settings) {
     if settings.dead_letter.is_none() && settings.mode == Mode::Requeue {
         tracing::warn!(

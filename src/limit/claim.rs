@@ -1,6 +1,6 @@
-//! A claim: the part of a limit that messages take which ask together. The state may have changed
-//! since it was seen, so a claim is a change and its conditions: while they are met, each message
-//! gets its share.
+//! A claim: the part of a limit that messages which ask together take. Another environment may have
+//! changed the state since this one read it, so a claim is a change with conditions. If they are
+//! met, each message gets its share.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,24 +13,24 @@ use super::{
 use crate::policy::tolerance;
 use crate::table::Update;
 
-/// A message returns so long before its turn, so that the gate does not wait for those that are late.
-/// Rare calls have time for that.
+/// If calls are frequent, a message returns this much earlier, so that a late one leaves no gap.
 const EARLIER: u64 = 500_000_000;
-/// The calls of so long are not waited for, if the gate stands free.
+/// If the gate is idle, it does not wait for messages whose calls take this long in total.
 const LATE: u64 = 5 * 1_000_000_000;
-/// The longest time by which a message returns later than at the whole pace, before it asks again.
+/// A message returns at most this much later than at the whole pace, and then asks again.
 const LATER: u64 = 300 * 1_000_000_000;
-/// The same for the rate of the policy, while an operator has set a lower one that may end at any time.
+/// The same for the rate of the policy, while an operator's lower rate applies, perhaps for a
+/// moment.
 const LATER_BY_OVERRIDE: u64 = 20 * 1_000_000_000;
 
-/// The part of a limit that messages take which ask together.
+/// The part of a limit that messages which ask together take.
 #[derive(Debug)]
 pub(crate) struct Claim {
     now: u64,
-    /// The time between two calls now, and at the whole pace.
+    /// The time between two calls: now, and at the whole pace.
     interval: u64,
     whole_interval: u64,
-    /// The interval by which messages return that wait, and by how much later they may.
+    /// The interval by which waiting messages return, and how much later than that they may return.
     returning: (u64, u64),
     pause: Option<Admission>,
     /// The pace that is likely to last.
@@ -38,35 +38,35 @@ pub(crate) struct Claim {
     is_adaptive: bool,
     /// The pace in the table.
     unchanged: Pace,
-    /// The pace of a limit that is newer than that in the state.
+    /// The whole pace, if the limit is newer than the one in the state.
     restarted: Option<Pace>,
-    /// How far the gate lets calls run ahead of the interval.
+    /// How far reservations may run ahead of the interval.
     ahead: u64,
     seen: LimitState,
     gate: Time,
-    /// Calls that were possible since the gate became free, and that nobody made.
+    /// Calls that were possible since the gate became free, and were not made.
     unused: u64,
-    /// Slots of calls that were made without a claim, before the first one of this claim.
+    /// Reservations for calls that were made without a claim, before the first one of this claim.
     owed: u64,
-    /// Slots taken, with these.
+    /// Reservations of this claim, with `owed`.
     slots: u64,
-    /// The gate may be this far, so that each of these slots comes in time.
+    /// The latest state of the gate at which each of these reservations is in time.
     latest: u64,
-    /// The line with those who join and leave by this claim.
+    /// The waiting list, with the messages that join and leave by this claim.
     line: FairQueue,
-    /// A newcomer passes the line if no more than these have joined it.
+    /// A new message passes the waiting list if no more than this many units have joined it.
     longest_line: u64,
 }
 
 /// The share of one message in a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// The slot of this number, from 0.
+    /// The reservation of this number, from 0.
     Slot(u64),
-    /// It joins this flow, with this start tag if nobody else does meanwhile. It returns at this time
-    /// at the earliest.
+    /// The message joins this flow, with this start tag unless another message joins first. It
+    /// returns at this time at the earliest.
     Joined(usize, StartTag, u64),
-    /// It keeps its start tag.
+    /// The message keeps its start tag.
     Waits(StartTag),
     Full,
     LineFull,
@@ -74,7 +74,7 @@ pub(crate) enum Share {
 }
 
 impl Claim {
-    /// A claim of nothing, by the state as it was last seen.
+    /// A claim without shares, by the state as last seen.
     pub(crate) fn new(known: &KnownLimit, mut seen: LimitState, now: SystemTime) -> Self {
         let (of_policy, now) = (known.limit.interval_nanos(), epoch_nanos(now));
         let known = &seen.overrides.in_effect(known, now);
@@ -85,7 +85,7 @@ impl Claim {
         let part = if limit.adaptive { seen.pace.part_at(limit, now) } else { WHOLE };
         let whole_interval = seen.pace.interval(limit);
         let interval = seen.cap.slower(longer(whole_interval, part), now);
-        // A slower pace must not let more calls through at once.
+        // A slower pace must not allow more calls at once.
         let ahead = whole_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
         let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { whole_interval };
         let largest = limit.largest().into();
@@ -126,21 +126,21 @@ impl Claim {
         Duration::from_nanos(self.interval)
     }
 
-    /// A call may come so much later than its slot.
+    /// A call may be this much later than its reservation.
     pub(crate) fn tolerance(&self) -> Duration {
         tolerance(Duration::from_nanos(self.whole_interval))
     }
 
-    /// If a message takes a slot, so many are taken besides, for calls that were made without.
+    /// With the first reservation, this many more are taken, for calls that were made without one.
     pub(crate) fn owing(self, owed: u64) -> Self {
         Self { owed, ..self }
     }
 
-    /// Takes the share of one message. The messages of a limit that is not fair have no tenant.
+    /// Takes the share of one message. If the limit is not fair, messages have no tenant.
     pub(crate) fn take(&mut self, demand: Demand) -> Share {
         let Demand { ask, tenant, longest, .. } = demand;
         let units = demand.units.into();
-        // A slot that is further away would count as lost.
+        // A reservation that is further away would count as lost.
         let mut longest = nanos(longest.min(FURTHEST_SLOT));
         let of = tenant.unwrap_or(Tenant::ALL);
         match (ask, self.pause) {
@@ -149,13 +149,13 @@ impl Claim {
             (_, None) => {}
         }
         if tenant.is_some() && self.lasts(self.line.backlog_of(of)) > nanos(EARLY) {
-            // The rest is for tenants that wait little.
+            // The rest is for tenants that wait only a little.
             longest /= 2;
         }
         match ask {
             Ask::Waited(tag) if self.line.knows(tag) => {
                 let before = self.line.before(tag);
-                // If the gate stands free, those before it are late.
+                // If the gate is idle, the messages before this one are late.
                 let is_free = self.gate == Time::Over
                     && self.slots == 0
                     && before <= self.unused + (LATE / self.interval).max(1);
@@ -177,7 +177,7 @@ impl Claim {
             }
             Ask::Retry if tenant.is_none() => self.pass(longest, units),
             Ask::Returned => match self.pass(longest, units) {
-                // It cannot know its start tag.
+                // The message does not know its start tag.
                 Share::Full => self.join(of, units, self.now),
                 slot => {
                     self.line.leave(units);
@@ -198,7 +198,7 @@ impl Claim {
                         let others =
                             if tenant.is_some() { nanos(EARLY) / self.interval } else { 0 };
                         self.longest_line = self.seen.line.longer_by(others);
-                        // If nobody waits, nobody's turn depends on it.
+                        // If no message waits, no scheduled time depends on it.
                         if self.line.backlog() > 0 {
                             self.line.join(of, units);
                             self.line.leave(units);
@@ -218,7 +218,7 @@ impl Claim {
         self.slots
     }
 
-    /// The admission of a message by its share, if the state was this before.
+    /// The admission of a message by its share, if the state was `before`.
     pub(crate) fn admission(&self, share: Share, before: &LimitState) -> Admission {
         match share {
             Share::Slot(number) => {
@@ -242,7 +242,7 @@ impl Claim {
         }
     }
 
-    /// The state afterwards, if it was this before.
+    /// The state afterwards, if it was `before`.
     pub(crate) fn next(&self, before: &LimitState) -> LimitState {
         let mut next = *before;
         next.pace = self.restarted.unwrap_or(before.pace);
@@ -253,7 +253,7 @@ impl Claim {
         next
     }
 
-    /// The same change in a table, and its conditions.
+    /// The same change as an update of the table, with its conditions.
     pub(crate) fn update(&self) -> Update {
         let mut update = self.seen.overrides.unchanged(Update::new());
         if self.is_adaptive {
@@ -276,7 +276,7 @@ impl Claim {
         self.seen.line.update(&self.line, update)
     }
 
-    /// The state says no more than a new one from then on.
+    /// From this time on, the state equals a new one.
     pub(crate) fn in_use_until(&self) -> SystemTime {
         let next = self.next(&self.seen);
         let tat = if matches!(self.gate, Time::Lost { .. }) { self.now } else { next.tat };
@@ -290,8 +290,8 @@ impl Claim {
         self.interval.saturating_mul(number)
     }
 
-    /// How long so many calls last. The pace may grow meanwhile, so a message returns earlier than by
-    /// the pace of now.
+    /// How long this many calls take. The pace may grow meanwhile, so a message returns earlier
+    /// than the current pace says.
     fn lasts(&self, calls: u64) -> u64 {
         let (interval, later) = self.returning;
         let least = interval.saturating_mul(calls);
@@ -299,8 +299,8 @@ impl Claim {
         least.saturating_add(now.saturating_sub(least).min(later))
     }
 
-    /// When a message with this start tag returns: a moment before the calls before it are over, which
-    /// begin with the next free slot.
+    /// The scheduled time of a message with this start tag: shortly before the calls before it end,
+    /// which begin with the next free reservation.
     fn turn(&self, state: &LimitState, tag: StartTag, earliest: u64) -> SystemTime {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
         let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
@@ -310,12 +310,12 @@ impl Claim {
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
-    /// The time at which a message with this start tag can be called, after a pause until then.
+    /// The scheduled time of a message with this start tag, after a pause until then.
     pub(super) fn paused(&self, tag: StartTag, until: SystemTime) -> SystemTime {
         self.turn(&self.seen, tag, epoch_nanos(until))
     }
 
-    /// The time from which the gate has slots.
+    /// The time from which the gate has reservations.
     fn free_from(&self, tat: u64) -> u64 {
         match self.gate {
             Time::Ahead => tat.max(self.now),
@@ -323,7 +323,7 @@ impl Claim {
         }
     }
 
-    /// The time of the slot of this number.
+    /// The time of the reservation of this number.
     fn slot(&self, tat: u64, number: u64) -> u64 {
         let at = self.free_from(tat).saturating_add(self.places(number));
         at.saturating_sub(self.ahead).max(self.now)
@@ -333,8 +333,8 @@ impl Claim {
         self.slots.max(self.owed)
     }
 
-    /// Takes slots of the gate, if the first one comes soon enough: a call that is heavy would wait for
-    /// ever for all of its units.
+    /// Makes a reservation, if its first unit comes soon enough. A condition on its last unit would
+    /// refuse a heavy call for ever.
     fn pass(&mut self, longest: u64, units: u64) -> Share {
         let number = self.next_number();
         if self.slot(self.seen.tat, number) - self.now > longest {
@@ -343,14 +343,14 @@ impl Claim {
         let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
         if self.slots == 0 && self.gate == Time::Over {
-            // Those who were to make these calls are late, or will never come.
+            // The messages that were to make these calls are late, or never return.
             self.line.leave(self.unused.min(self.line.backlog()));
         }
         self.slots = number + units;
         Share::Slot(number)
     }
 
-    /// Joins the line, to return at `earliest` or later.
+    /// Joins the waiting list, to return at `earliest` or later.
     fn join(&mut self, tenant: Tenant, units: u64, earliest: u64) -> Share {
         let tag = self.line.next_tag(tenant);
         if self.lasts(self.line.before(tag)) >= nanos(LONGEST_LINE) {

@@ -1,24 +1,23 @@
-//! The messages that wait for a limit, as fair queueing counts them: flows, with their start and finish
-//! tags in virtual time.
+//! The waiting list of a limit, by fair queueing: flows with start and finish tags in virtual time.
 //!
-//! Each tenant has a flow. A message that joins gets the finish tag of its flow as its start tag, and
-//! moves that by its units, divided by the weight of the tenant. Virtual time goes on as calls are
-//! made: it is the level up to which each flow was served, so it needs no clock, and no pause moves
-//! it. A limit that is not fair has one flow, in which messages come in their order.
+//! Each tenant has a flow. A message that joins gets the finish tag of its flow as its start tag,
+//! and advances the finish tag by its units, divided by the weight of the tenant. Virtual time
+//! advances with the calls: it is the level up to which each flow was served. So it needs no clock,
+//! and no pause changes it. A limit that is not fair has one flow, first in, first out.
 
 use sha2::{Digest, Sha256};
 
 use super::overrides::TenantStatus;
 use crate::table::{Field, Item, Update};
 
-/// The flows of a line. If more tenants wait at a time, some of them share a flow.
+/// The flows of a waiting list. If more tenants wait at a time, some of them share a flow.
 pub(crate) const FLOWS: usize = 32;
 /// Virtual time for each unit of a tenant with the weight 1.
 const UNIT: u64 = 256;
 /// A flow is one number: its owner, its weight, and its finish tag.
 const TAG_BITS: u32 = 40;
 const LAST_TAG: u64 = (1 << TAG_BITS) - 1;
-/// A tenant without a flow of its own joins the shortest of so many.
+/// A tenant without a flow of its own joins the shortest of this many flows.
 const CHOICES: usize = 3;
 
 pub(super) const JOINED: Field = Field::new("joined");
@@ -37,10 +36,10 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// That of all messages of a limit that is not fair.
+    /// The tenant of all messages of a limit that is not fair.
     pub(crate) const ALL: Self = Self { hash: 0, weight: 1 };
 
-    /// That of the values with this name.
+    /// The tenant of the values with this name.
     pub(crate) fn of(name: &str, weight: u8) -> Self {
         let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(name));
         Self { hash: u32::from_le_bytes([a, b, c, d]), weight }
@@ -61,7 +60,7 @@ impl Tenant {
 pub(crate) struct StartTag(pub(crate) u64);
 
 impl StartTag {
-    /// As a message carries it, with the number of its limit.
+    /// The form in which a message carries it, with the number of its limit.
     pub(crate) fn of_limit(self, number: usize) -> Self {
         Self(self.0 & LAST_TAG | (number as u64) << TAG_BITS)
     }
@@ -94,7 +93,7 @@ impl Flow {
         self.0 >> (TAG_BITS + 8) == u64::from(tenant.owner()) && self.weight() > 0
     }
 
-    /// 0 before its first message.
+    /// 0 before the first message of the flow.
     fn weight(self) -> u64 {
         self.0 >> TAG_BITS & 0xff
     }
@@ -107,7 +106,7 @@ impl Flow {
         Self(self.0 - self.finish() + finish)
     }
 
-    /// By how much it grew, if it went on since the virtual time `time`.
+    /// By how much the flow grew, if it continued since the virtual time `time`.
     fn growth(self, next: Self, time: u64) -> Option<u64> {
         let goes_on = self.0 >> TAG_BITS == next.0 >> TAG_BITS && self.finish() >= time;
         next.0.checked_sub(self.0).filter(|more| goes_on || *more == 0)
@@ -129,7 +128,7 @@ impl FairQueue {
         self.joined.saturating_sub(self.left)
     }
 
-    /// The virtual time now: the units of all flows beyond it are those that wait.
+    /// The virtual time now. The units of all flows beyond it are the units that wait.
     fn time(&self) -> u64 {
         let waits = self.backlog().saturating_mul(UNIT);
         if waits == 0 {
@@ -178,7 +177,7 @@ impl FairQueue {
         StartTag(self.flows[self.place(tenant)].finish().max(self.time()))
     }
 
-    /// Whether the line has given such a tag.
+    /// Whether the waiting list has given such a tag.
     pub(super) fn knows(&self, StartTag(tag): StartTag) -> bool {
         self.flows.iter().any(|flow| tag < flow.finish())
     }
@@ -199,12 +198,12 @@ impl FairQueue {
         at
     }
 
-    /// Notes calls. The line has no more calls than messages.
+    /// Notes calls. Their units are at most those that have joined.
     pub(super) fn leave(&mut self, units: u64) {
         self.left = self.left.saturating_add(units).min(self.joined.max(self.left));
     }
 
-    /// Notes a message whose call the line had counted, and which waits all the same.
+    /// Notes a message that still waits although the waiting list had counted its call.
     pub(super) fn wait_longer(&mut self, units: u64) {
         self.joined = self.joined.saturating_add(units);
     }
@@ -222,8 +221,8 @@ impl FairQueue {
         })
     }
 
-    /// The changes from this line to `next`. A flow that others lengthen meanwhile grows all the same;
-    /// one that begins must be as it was.
+    /// The changes from this waiting list to `next`. If others lengthen an existing flow meanwhile,
+    /// it grows by both; a new flow must be unchanged.
     pub(super) fn update(&self, next: &Self, mut update: Update) -> Update {
         let time = self.time();
         for (field, (seen, next)) in FLOW.into_iter().zip(self.flows.iter().zip(next.flows)) {
@@ -246,12 +245,12 @@ impl FairQueue {
         update
     }
 
-    /// The units that have joined after so many more.
+    /// `joined` after this many more units.
     pub(super) fn longer_by(&self, units: u64) -> u64 {
         self.joined.saturating_add(units)
     }
 
-    /// This line with the changes from `seen` to `next`.
+    /// This waiting list with the changes from `seen` to `next`.
     pub(super) fn with(mut self, seen: &Self, next: &Self) -> Self {
         let time = seen.time();
         for (flow, (seen, next)) in self.flows.iter_mut().zip(seen.flows.iter().zip(next.flows)) {

@@ -1,18 +1,18 @@
-//! Rate limits, pure: the state of a scope's limit, the messages that ask and the time come in; their
-//! slots, their turns and the change of the state go out. It reads no clock and calls no table.
+//! Rate limits, pure: the state of a scope's limit, the messages that ask, and the time determine
+//! reservations, scheduled times, and the next state. It reads no clock and calls no table.
 //!
-//! A scope has a gate and a line:
+//! A scope has a gate and a waiting list:
 //!
 //! - The gate is the generic cell rate algorithm (GCRA). Its state is one time, the theoretical
-//!   arrival time of the next call. Every call passes the gate when it is about to be made. No message
-//!   carries the right to call: duplicates and late copies would break the limit.
-//! - If the gate is full, newcomers join the [line](line). It tells each how many calls come before
-//!   its own, and so when to return to the gate. It does not bound calls: a duplicate, or a message
-//!   that never returns, only makes others return a little early or late, and the line counts again
-//!   when the gate refuses somebody or stands free.
+//!   arrival time of the next call. Every call passes the gate just before it is made. No message
+//!   carries the right to call, since duplicates and late copies would exceed the limit.
+//! - If the gate is full, new messages join the [waiting list](line). It counts the calls before
+//!   each message, and so schedules its return to the gate. It does not limit calls. A duplicate,
+//!   or a message that never returns, only shifts the return of others a little. The waiting list
+//!   counts again when the gate refuses a message or is idle.
 //!
-//! An adaptive limit has a [`Pace`] too, which slows the gate down, as a [`Cap`] by the headers of
-//! responses does. An operator may set another rate, or pause the calls, by an [`Override`].
+//! An adaptive limit also has a [`Pace`], which slows the gate down. A [`Cap`] by the headers of
+//! responses does the same. An operator may set another rate, or a pause, by an [`Override`].
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -37,12 +37,12 @@ pub use overrides::{LimitStatus, PausedKey, TenantStatus};
 pub(crate) use pace::KnownLimit;
 use pace::{Cap, LastUnits, Pace};
 
-/// The furthest turn that is given out. Later newcomers ask again.
+/// The furthest scheduled time. Messages that would wait longer ask again.
 pub(crate) const LONGEST_LINE: Duration = Duration::from_secs(11 * 3_600);
-/// A message goes to the gate so long before its turn, since SQS delays by whole seconds.
+/// A message returns this much before its scheduled time, since SQS delays by whole seconds.
 const EARLY: Duration = Duration::from_secs(1);
-/// No slot is further away than this and the burst, since an invocation is shorter. If one is, the
-/// clock was set back.
+/// The furthest reservation, apart from the burst: an invocation is shorter. If a reservation is
+/// further away, the clock was set back.
 pub(crate) const FURTHEST_SLOT: Duration = Duration::from_secs(3_600);
 
 /// The state of a scope's limit. Its times are nanoseconds since the epoch, and 0 before the first
@@ -52,7 +52,7 @@ pub(crate) struct LimitState {
     /// The gate: the theoretical arrival time of the next call.
     tat: u64,
     line: FairQueue,
-    /// The end of the last pause. Nobody called before, so no call was missed.
+    /// The end of the last pause. Calls before it were impossible, so they do not count as unused.
     open_since: u64,
     pace: Pace,
     cap: Cap,
@@ -63,39 +63,41 @@ pub(crate) struct LimitState {
 /// A message that asks for its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// A message that joins the line, if others wait before it.
+    /// A message that joins the waiting list, if others wait before it.
     Newcomer,
-    /// A message that has waited in line.
+    /// A message that was in the waiting list.
     Waited(StartTag),
-    /// A message that was called before. It waits in line only if the limit is fair.
+    /// A message that was called before. It joins the waiting list only if the limit is fair.
     Retry,
-    /// A message that joins the line, and whose turn is not before this time. It takes no slot.
+    /// A message that joins the waiting list without a reservation, scheduled at this time or
+    /// later.
     Joins(SystemTime),
-    /// A message that may have waited in this line, and has no start tag of it: it waited by its
-    /// visibility, or in the line of another limit.
+    /// A message that may have been in this waiting list and has no start tag of it: it waited with
+    /// its visibility timeout, or in the waiting list of another limit.
     Returned,
 }
 
-/// What a message asks for.
+/// The request of a message to a limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub(crate) ask: Ask,
-    /// Whose share of the limit it takes, if the limit is fair.
+    /// The tenant whose share it takes, if the limit is fair.
     pub(crate) tenant: Option<Tenant>,
     pub(crate) units: u32,
     pub(crate) longest: Duration,
 }
 
-/// What a message gets.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// It may call after this time.
     Slot(Duration),
-    /// It waits in line, and returns at this time.
+    /// It joins the waiting list, and returns at this time.
     InLine(StartTag, SystemTime),
     Full,
     LineFull,
-    /// An operator has paused the calls for `rest`. A message in line asks again after `asks_again`.
+    /// An operator has paused the calls for `rest`. A waiting message asks again after
+    /// `asks_again`.
     Paused {
         rest: Duration,
         asks_again: Duration,
@@ -122,7 +124,7 @@ impl LimitState {
         Self { open_since: end, ..self }
     }
 
-    /// The end of the slots that are taken.
+    /// The end of all reservations.
     pub(crate) fn gate_end(&self, now: SystemTime) -> SystemTime {
         from_epoch_nanos(self.tat).max(now)
     }
@@ -145,7 +147,7 @@ impl LimitState {
         matches!(share, Share::Joined(..) | Share::LineFull | Share::Paused)
     }
 
-    /// The state after a refused call, if that changes an adaptive limit.
+    /// The state after a refused call, if it changes an adaptive limit.
     pub(crate) fn refused(
         &self,
         known: &KnownLimit,
@@ -157,7 +159,7 @@ impl LimitState {
         Some(Self { pace, ..*self })
     }
 
-    /// The state after a call whose response names these allowances, if they lower the pace.
+    /// The state after a call whose response has these allowances, if they lower the pace.
     pub(crate) fn capped(
         &self,
         known: &KnownLimit,
@@ -167,7 +169,7 @@ impl LimitState {
         let interval = nanos(Claim::new(known, *self, now).interval());
         let now = epoch_nanos(now);
         let reserved = self.tat.saturating_sub(now) / interval;
-        // If none of them counts units, all count calls.
+        // If no allowance counts units, all of them count calls.
         let has_units = known.limit.has_units && allowances.iter().any(|it| it.counts_units);
         let counted = allowances.iter().filter(|it| it.counts_units == has_units);
         let lowered = |next: Self, allowance: &Allowance| {
@@ -178,7 +180,7 @@ impl LimitState {
         (next.cap != self.cap).then_some(next)
     }
 
-    /// The limit that counts now: that of an operator, or of an environment that knows a newer one.
+    /// The limit in effect: an operator's, or that of an environment with a newer one.
     pub(crate) fn in_effect(&self, limit: &RateLimit, now: SystemTime) -> RateLimit {
         let known = self.overrides.in_effect(&KnownLimit::own(limit), epoch_nanos(now));
         known.limit.with_interval(self.pace.interval(&known.limit))
@@ -188,17 +190,17 @@ impl LimitState {
         self.line.knows(tag)
     }
 
-    /// Whether the gate has all of its slots.
+    /// Whether the gate has its whole burst.
     pub(crate) fn has_free_gate(&self, now: SystemTime) -> bool {
         self.tat <= epoch_nanos(now)
     }
 
-    /// This state, if others have taken slots since it was seen.
+    /// This state, as if others had made reservations since it was seen.
     pub(crate) fn with_busy_gate(self, now: SystemTime) -> Self {
         Self { tat: self.tat.max(epoch_nanos(now).saturating_add(1)), ..self }
     }
 
-    /// When a message that waits in line returns, if its service is paused until this time.
+    /// When a message of the waiting list returns, if its service is paused until this time.
     pub(crate) fn paused(
         &self,
         limit: &KnownLimit,
@@ -209,7 +211,7 @@ impl LimitState {
         Claim::new(limit, *self, now).paused(tag, until)
     }
 
-    /// The change of the pace and the cap, if nobody else changes them meanwhile.
+    /// The change of the pace and the cap, unless another environment changes them first.
     pub(crate) fn pace_update(&self, next: &Self) -> Update {
         let update = next.cap.written(&self.cap, Update::new());
         if next.pace == self.pace {
@@ -223,8 +225,7 @@ impl LimitState {
         Self { pace: other.pace, cap: other.cap, ..self }
     }
 
-    /// This state with its gate by another clock, which shows `to` when the one of before shows
-    /// `from`.
+    /// This state with its gate by another clock, which shows `to` when the first one shows `from`.
     pub(crate) fn with_gate_moved(self, from: u64, to: u64) -> Self {
         let tat = match self.tat.checked_sub(from) {
             Some(ahead) => to.saturating_add(ahead),
@@ -233,8 +234,7 @@ impl LimitState {
         Self { tat, ..self }
     }
 
-    /// Whether the state says no more than a new one: the gate has its whole burst again, nobody
-    /// waits in line, and the pace is whole.
+    /// Whether the state equals a new one: whole burst, empty waiting list, whole pace.
     pub(crate) fn is_idle(&self, now: SystemTime) -> bool {
         let now = epoch_nanos(now);
         self.tat <= now
@@ -243,7 +243,7 @@ impl LimitState {
             && self.cap.is_over(now)
     }
 
-    /// The answer to a message while an operator has paused the calls.
+    /// The decision about a message while an operator has paused the calls.
     pub(crate) fn operator_pause(&self, now: SystemTime) -> Option<Admission> {
         self.overrides.pause(epoch_nanos(now))
     }
@@ -270,7 +270,7 @@ impl LimitState {
             update = Pace::whole(&KnownLimit { since: now, ..KnownLimit::own(&limit) }, now)
                 .written(update);
         }
-        // The calls that have their slots are made. After the last one, the new interval begins.
+        // Calls with a reservation are still made. After the last one, the new interval begins.
         let sooner = before.saturating_sub(limit.interval_nanos());
         if sooner > 0 && self.tat > now {
             update = update.when(TAT, self.tat..=self.tat).set(TAT, (self.tat - sooner).max(now));
@@ -279,14 +279,14 @@ impl LimitState {
     }
 }
 
-/// Where a time of the state is, as an execution environment sees it.
+/// A time of the state, as an execution environment sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Time {
-    /// The gate is free, or nobody waits in line.
+    /// The gate is free, or the waiting list is empty.
     Over,
     /// Some calls were let through, or some messages wait.
     Ahead,
-    /// A clock has left it behind which was set back since. It counts as over.
+    /// A clock that was set back since wrote it. It counts as over.
     Lost { beyond: u64 },
 }
 
@@ -299,7 +299,7 @@ impl Time {
         }
     }
 
-    /// The times for which this is so.
+    /// The times for which this is true.
     fn range(self, now: u64, latest: u64) -> RangeInclusive<u64> {
         match self {
             Self::Over => 0..=now,

@@ -1,5 +1,5 @@
-//! A limit as an operator sees it and changes it while it runs: another rate, or a pause. Each change has
-//! a version, and each claim requires the one that it saw, so nobody calls by an older one.
+//! An operator's view and changes of a limit while it runs: another rate, or a pause. Each change
+//! has a version, and each claim requires the version that it saw, so no call uses an older one.
 
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
@@ -8,18 +8,18 @@ use super::{Admission, Claim, KnownLimit, LimitState, epoch_nanos, from_epoch_na
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
 
-/// A message that waits for the end of a pause asks again after this part of the pause so far, since
-/// an operator may end it at any time.
+/// A message that waits for the end of a pause asks again after this part of the time since its
+/// beginning, since an operator may end it at any time.
 const PART_OF_PAUSE: u64 = 30;
 const SOONEST: Duration = Duration::from_secs(5);
 const LATEST: Duration = Duration::from_mins(1);
 
-/// What an operator set, in an item. In a new item, nothing is set.
+/// An operator's settings in an item. A new item has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Override {
     /// The time of the last change. It is later than that of the change before.
     version: u64,
-    /// The time between two units until then; 0 for that of the policy.
+    /// The time between two units, until `until`; 0 for that of the policy.
     interval: u64,
     until: u64,
     paused_until: u64,
@@ -30,10 +30,10 @@ const INTERVAL: Field = Field::new("overrideInterval");
 const UNTIL: Field = Field::new("overrideUntil");
 const PAUSED_UNTIL: Field = Field::new("pausedUntil");
 
-/// A change by an operator. Without a time, it lasts until the next one.
+/// A change by an operator. Without an end, it lasts until the next change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverrideChange {
-    /// So many calls in the period of the policy.
+    /// This many calls in the period of the policy.
     Set {
         calls: u32,
         until: Option<SystemTime>,
@@ -56,10 +56,10 @@ impl Override {
         }
     }
 
-    /// The limit that counts now.
+    /// The limit in effect.
     pub(super) fn in_effect(&self, known: &KnownLimit, now: u64) -> KnownLimit {
         match self.interval_at(now) {
-            // The pace of the interval that was set is older.
+            // A pace of the operator's interval is older than the limit's.
             None => KnownLimit { since: known.since.max(self.until.min(now)), ..*known },
             Some(interval) => {
                 KnownLimit { limit: known.limit.with_interval(interval), since: self.version }
@@ -67,12 +67,12 @@ impl Override {
         }
     }
 
-    /// The interval that is set now, if one is.
+    /// The interval that an operator has set, if it still applies.
     pub(super) fn interval_at(&self, now: u64) -> Option<u64> {
         Some(self.interval).filter(|interval| *interval > 0 && now < self.until)
     }
 
-    /// The end of the interval that is set now, if one is.
+    /// The end of the interval that an operator has set, if it still applies.
     pub(crate) fn set_until(&self, now: u64) -> Option<u64> {
         self.interval_at(now).map(|_| self.until)
     }
@@ -81,12 +81,12 @@ impl Override {
         Some(self.paused_until).filter(|end| *end > now)
     }
 
-    /// Since when calls are possible.
+    /// The time since which calls are possible.
     pub(super) fn open_since(&self) -> u64 {
         self.version.max(self.paused_until)
     }
 
-    /// The answer to a message while the calls are paused.
+    /// The decision about a message while the calls are paused.
     pub(super) fn pause(&self, now: u64) -> Option<Admission> {
         let rest = self.paused_until(now)? - now;
         let so_far = now.saturating_sub(self.version);
@@ -95,7 +95,7 @@ impl Override {
         Some(Admission::Paused { rest, asks_again })
     }
 
-    /// The end of all that is set.
+    /// The end of all settings of the operator.
     pub(super) fn ends(&self, now: u64) -> u64 {
         self.set_until(now).max(self.paused_until(now)).unwrap_or(now)
     }
@@ -138,22 +138,23 @@ pub struct LimitStatus {
     pub counts_units: bool,
     /// The limit of the policy.
     pub of_policy: RateLimit,
-    /// The limit that counts now.
+    /// The limit in effect.
     pub limit: RateLimit,
     /// An operator has set this limit until then.
     pub set_until: Option<SystemTime>,
     /// An operator has paused the calls until then.
     pub paused_until: Option<SystemTime>,
-    /// The service has asked for a pause, or its circuit is open: for so long, or while it is probed.
+    /// The service has asked for a pause, or its circuit is open. The value is the rest of that
+    /// time, zero while a message probes.
     pub service_paused: Option<Duration>,
-    /// The part of the limit that counts now. Refused calls lower an adaptive one, and the headers
-    /// of responses one that follows them.
+    /// The part of the limit that is in effect. Refused calls lower an adaptive limit, and the
+    /// headers of responses lower a limit that follows them.
     pub pace: f64,
-    /// The units of the messages that wait in line.
+    /// The units of the messages in the waiting list.
     pub waiting: u64,
-    /// The tenants with messages in line, those with the most first.
+    /// The tenants with messages in the waiting list, those with the most first.
     pub tenants: Vec<TenantStatus>,
-    /// The values of keys whose own limit an operator has paused: eight of them at most.
+    /// The values of keys whose own limit an operator has paused, at most eight.
     pub paused_keys: Vec<PausedKey>,
 }
 
@@ -169,7 +170,7 @@ pub struct PausedKey {
     pub until: SystemTime,
 }
 
-/// A tenant of a limit that is shared fairly, or several tenants that share a place in its line.
+/// A tenant of a fair limit, or several tenants that share a flow of its waiting list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TenantStatus {
@@ -180,7 +181,7 @@ pub struct TenantStatus {
     pub hash: u16,
     /// Its weight.
     pub weight: u8,
-    /// The units of its messages that wait in line.
+    /// The units of its messages in the waiting list.
     pub waiting: u64,
 }
 
@@ -192,7 +193,7 @@ impl LimitStatus {
         u32::try_from(calls).unwrap_or(u32::MAX)
     }
 
-    /// The time until all that wait are called, if no more come.
+    /// The time until all waiting messages are called, if no more arrive.
     #[must_use]
     pub fn clears_in(&self) -> Duration {
         let calls = u32::try_from(self.waiting).unwrap_or(u32::MAX);
@@ -201,7 +202,7 @@ impl LimitStatus {
 }
 
 impl LimitState {
-    /// The limit as an operator sees it, but for what its service does.
+    /// The limit as an operator sees it, without the state of its service.
     pub(crate) fn status(&self, of_policy: &RateLimit, now: SystemTime) -> LimitStatus {
         let (shown, at) = (now, epoch_nanos(now));
         let limit = self.overrides.in_effect(&KnownLimit::own(of_policy), at).limit;

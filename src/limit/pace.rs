@@ -1,6 +1,7 @@
-//! What slows a limit down. Its pace: the part that a service takes at the moment, which a refused call
-//! lowers at once, and time without one raises again. Its cap: what the service says is left of an
-//! allowance until it is renewed. And the units of calls: the estimated ones, and the used ones.
+//! The slower rates of a limit. The pace is the part of the limit that the service accepts now: a
+//! refused call lowers it at once, and time without one raises it again. The cap spreads the rest
+//! of a service's allowance until its renewal. This module also estimates the units of calls from
+//! the units that past calls used.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,25 +13,24 @@ use crate::table::{Field, Item, Update};
 /// The whole pace, in millionths of the limit.
 pub(super) const WHOLE: u64 = 1_000_000;
 pub(super) const LEAST: u64 = WHOLE / 10;
-/// The pace grows by so much in each step without a refused call, until it is near the pace at which
-/// a call was refused.
+/// The growth of the pace in each step without a refused call, until it is near the refused pace.
 const GROWTH: u64 = WHOLE / 20;
-/// From there on it grows by so much, since a service refuses calls long before its caller knows it.
+/// From there on it grows by this much, since a service refuses calls long before its caller knows.
 const CAREFUL_GROWTH: u64 = WHOLE / 100;
-/// No pace takes longer to be whole again, in nanoseconds.
+/// The longest time until a pace is whole again, in nanoseconds.
 const LONGEST_RECOVERY: u64 = (WHOLE / CAREFUL_GROWTH + 2) * 10 * 1_000_000_000;
-/// A time further ahead was written by a clock that was set back since.
+/// A time further ahead comes from a clock that was set back since.
 const FURTHEST: Duration = Duration::from_secs(3_600);
 
 /// The pace in an item. A new item has the whole pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Millionths of the limit at the last change; 0 is the whole.
+    /// Millionths of the limit at the last change; 0 means all.
     part: u64,
     since: u64,
-    /// The interval of the limit whose pace it is.
+    /// The interval of the limit to which the pace applies.
     interval: u64,
-    /// The environment that said so knows its limit since then.
+    /// The time since which the environment that wrote it knows its limit.
     known_since: u64,
 }
 
@@ -43,12 +43,12 @@ const KNOWN_SINCE: Field = Field::new("intervalSince");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownLimit {
     pub(crate) limit: RateLimit,
-    /// The environment started then, or its limit changed. The latest one is right.
+    /// The start of the environment, or the change of its limit. The latest one applies.
     pub(crate) since: u64,
 }
 
 impl KnownLimit {
-    /// A limit that nobody else knows better.
+    /// A limit of which no other environment knows a newer version.
     pub(crate) fn own(limit: &RateLimit) -> Self {
         Self { limit: *limit, since: u64::MAX }
     }
@@ -64,8 +64,8 @@ impl Pace {
         }
     }
 
-    /// The pace after a refused call, which asked for its slot at the time `asked`. The first one in
-    /// each step counts, if it got its slot by the pace of now.
+    /// The pace after a refused call, which asked for its reservation at `asked`. The first refusal
+    /// in each step counts, if the call was reserved at the current pace.
     pub(super) fn refused(&self, known: &KnownLimit, asked: u64, now: u64) -> Option<Self> {
         let limit = &known.limit;
         let pace = self.restarted(known, now).unwrap_or(*self);
@@ -79,7 +79,7 @@ impl Pace {
         })
     }
 
-    /// The whole pace of another limit, if this one is known for longer.
+    /// The whole pace of another limit, if that one is known since a later time.
     pub(super) fn restarted(&self, known: &KnownLimit, now: u64) -> Option<Self> {
         let limit = &known.limit;
         let is_other = self.interval != 0 && self.interval != limit.interval_nanos();
@@ -107,7 +107,7 @@ impl Pace {
         if self.is_whole(now) {
             return WHOLE;
         }
-        // The first step has the refused call.
+        // The first step includes the refused call.
         let steps = (now.saturating_sub(self.since) / step(limit)).saturating_sub(1);
         let part = self.part.clamp(LEAST, WHOLE);
         // 80 % of the pace at which the call was refused.
@@ -123,7 +123,7 @@ impl Pace {
         self.part_at(limit, now).max(before.min(WHOLE))
     }
 
-    /// Whether it says no more than a new one.
+    /// Whether it equals a new pace.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.is_whole(now) || self.since.saturating_add(LONGEST_RECOVERY) <= now
     }
@@ -149,13 +149,13 @@ impl Pace {
 const SHORTEST_STEP: Duration = Duration::from_secs(1);
 const LONGEST_STEP: Duration = Duration::from_secs(10);
 
-/// The time in which one refused call counts: the period, but not too short for a response, and not
-/// too long for a service that takes less.
+/// The time in which one refused call counts: the period, but long enough for a response and short
+/// enough for a service that accepts less.
 fn step(limit: &RateLimit) -> u64 {
     nanos(limit.period.clamp(SHORTEST_STEP, LONGEST_STEP))
 }
 
-/// A time of the whole pace, at this part of it.
+/// A time at the whole pace, stretched to this part of it.
 pub(super) fn longer(time: u64, part: u64) -> u64 {
     let longer = (u128::from(time) * u128::from(WHOLE)).div_ceil(u128::from(part.max(1)));
     u64::try_from(longer).unwrap_or(u64::MAX)
@@ -177,8 +177,8 @@ impl LimitState {
         Self { units: other.units, ..self }
     }
 
-    /// The state after a call used so many units more than its reservation had, or fewer. Those that
-    /// nobody used are free at once.
+    /// The state after a call used this many units more than reserved, or fewer, which are free at
+    /// once.
     pub(crate) fn corrected(self, limit: &RateLimit, units: i64) -> Self {
         let time = limit.interval_nanos().saturating_mul(units.unsigned_abs());
         let tat =
@@ -186,7 +186,8 @@ impl LimitState {
         Self { tat, ..self }
     }
 
-    /// The same change in a table. Debts beyond the furthest slot are forgiven: the gate is closed.
+    /// The same change as an update of the table. Units beyond the furthest reservation are
+    /// dropped: the gate is closed anyway.
     pub(crate) fn correction(&self, limit: &RateLimit, units: i64, now: SystemTime) -> Update {
         let next = self.corrected(limit, units);
         if units < 0 {
@@ -200,7 +201,7 @@ impl LimitState {
     }
 }
 
-/// The units that the last calls of this execution environment were expected to use, and used.
+/// The units that the last calls of this execution environment were expected to use, and did use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LastUnits {
     estimated: u64,
@@ -208,7 +209,7 @@ pub(super) struct LastUnits {
 }
 
 impl LastUnits {
-    /// About so many calls say how many units the next ones use.
+    /// About this many calls determine the estimate.
     const CALLS: u64 = 64;
 
     fn note(&mut self, estimated: u64, used: u64) {
@@ -218,7 +219,7 @@ impl LastUnits {
         (self.estimated, self.used) = (self.estimated + estimated, self.used + used);
     }
 
-    /// So many units are likely to be used, of these estimated ones.
+    /// The units that a call with these estimated ones is likely to use.
     fn likely(&self, units: u64) -> u64 {
         if self.estimated == 0 {
             return units;
@@ -230,11 +231,11 @@ impl LastUnits {
 
 /// A longer interval would put a reservation beyond the furthest one.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3_600);
-/// A response caps the calls for so long at most.
+/// The longest time for which a response caps the calls.
 const LONGEST: Duration = Duration::from_hours(24);
 /// The rest is spread once less than this part of the allowance is left.
 const PART_LEFT: u64 = 5;
-/// A cap is worth its request if it lowers the pace below these per cent.
+/// A cap is worth its request if it lowers the pace below this many per cent.
 const WORTH: u64 = 90;
 
 /// The cap in an item. A new item has none.
@@ -253,12 +254,12 @@ impl Cap {
         Self { interval: item.get(CAP_INTERVAL), until: item.get(CAP_UNTIL) }
     }
 
-    /// The interval at which the calls come that would come at this one.
+    /// The interval that replaces this one under the cap.
     pub(super) fn slower(&self, interval: u64, now: u64) -> u64 {
         if now < self.until { interval.max(self.interval) } else { interval }
     }
 
-    /// The cap by an allowance, if it is lower than the pace of now. So many units are reserved.
+    /// The cap by an allowance, if it is slower than the current pace, with `reserved` units.
     pub(super) fn lowered(
         allowance: &Allowance,
         (interval, reserved): (u64, u64),
@@ -273,7 +274,7 @@ impl Cap {
         (!is_plenty && is_lower).then(|| Self { interval: spread, until: now.saturating_add(time) })
     }
 
-    /// Whether it says no more than a new one.
+    /// Whether it equals a new cap.
     pub(super) fn is_over(&self, now: u64) -> bool {
         self.until <= now
     }
@@ -282,7 +283,7 @@ impl Cap {
         self.until
     }
 
-    /// The change to this cap, if nobody else changes it meanwhile.
+    /// The change to this cap, unless another environment changes it first.
     pub(super) fn written(&self, before: &Self, update: Update) -> Update {
         if self == before {
             return update;

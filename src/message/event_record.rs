@@ -1,5 +1,5 @@
-//! A message as a record of an SQS event, as if SQS had delivered it again. It edits the record that
-//! came, and takes the message's own fields where there is none.
+//! A message as a record of an SQS event, as if SQS had delivered it again. It edits the received
+//! record, and without one uses the message's own fields.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -21,7 +21,7 @@ pub(super) fn write<T>(message: &Message<T>) -> String {
     let mut system =
         record.remove("attributes").map(|system| members(system.get())).unwrap_or_default();
     if delivery.state.original_message_id.is_some() {
-        // These are of the copy. Those of the first delivery take their place.
+        // The fields of the first delivery replace those of the copy.
         for name in ["body", "md5OfBody"] {
             record.remove(name);
         }
@@ -61,7 +61,7 @@ pub(super) fn write<T>(message: &Message<T>) -> String {
     serde_json::to_string(&record).expect("JSON values are JSON")
 }
 
-/// None of a text that is no object.
+/// Empty if the text is no object.
 fn members(json: &str) -> RecordMembers {
     serde_json::from_str(json).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A message: a delivery as the handler sees it, with its body read into the handler's own type.
+//! A message: a delivery for the handler, with its body read into the handler's own type.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub use builder::MessageBuilder;
 /// The number of an attempt, counted from 1.
 pub type Attempt = NonZeroU32;
 
-/// One delivery as the handler sees it.
+/// One delivery for the handler.
 ///
 /// The body is a type of your own that serde can read, or [`Raw`] for the text itself. The text is
 /// the same, byte for byte, on every attempt.
@@ -109,8 +109,8 @@ impl<T> Message<T> {
     /// The id of the message's first delivery: the same on every attempt, and different for every
     /// other message. Give it to a downstream service that recognises repeated requests.
     ///
-    /// SQS gives every message an id, but an event that somebody wrote by hand may lack it. The key
-    /// is then random on each attempt, so that no two messages share one.
+    /// SQS gives every message an id, but an event that was written by hand may lack it. The key is
+    /// then random on each attempt, so that no two messages share one.
     pub fn idempotency_key(&self) -> &str {
         self.delivery.original_id().or(self.random_key.as_deref()).unwrap_or_default()
     }
@@ -153,8 +153,8 @@ impl<T> Message<T> {
     /// otherwise `None`.
     ///
     /// In the mode [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known. In the
-    /// dead-letter queue the class of the last retry and the source queue may be known. For a
-    /// redriven message neither is, and this is `None`.
+    /// dead-letter queue the class of the last retry and the source queue may be known. A redriven
+    /// message has neither, so this is `None`.
     ///
     /// The value is the same on every attempt. `HttpTarget` sends it as `X-Requeue-Dead-Letter-…`
     /// headers.
@@ -162,8 +162,8 @@ impl<T> Message<T> {
         self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
 
-    /// The number of this attempt: 1 the first time. If a table counts attempts, it is exact only in
-    /// [`handle`](crate::Handler::handle): [`Strategy`](crate::Strategy) tells when that is so.
+    /// The number of this attempt: 1 the first time. If a table counts attempts, it is exact only
+    /// in [`handle`](crate::Handler::handle): see [`Strategy`](crate::Strategy).
     pub fn attempt(&self) -> Attempt {
         Attempt::MIN.saturating_add(self.delivery.retries())
     }
@@ -177,14 +177,14 @@ impl<T> Message<T> {
     ///
     /// - after a crash or a timeout of the function, and after a throttled invocation,
     /// - if the message was left to SQS, or its copy was not confirmed,
-    /// - for each further attempt of a message that waits by its visibility timeout (a FIFO queue,
-    ///   [`Strategy::Visibility`](crate::Strategy::Visibility)),
+    /// - for each further attempt of a message that waits with its visibility timeout (a FIFO
+    ///   queue, [`Strategy::Visibility`](crate::Strategy::Visibility)),
     /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
         self.delivery.receive_count
     }
 
-    /// Whether a further failure finds all retries used. Time budgets may end the retries earlier.
+    /// Whether a further failure would find all retries used. Time budgets may end them earlier.
     pub fn is_last_attempt(&self) -> bool {
         self.delivery.retries() >= self.max_retries
     }
@@ -201,17 +201,16 @@ impl<T> Message<T> {
         self.delivery.first_received
     }
 
-    /// Tells how many units of a rate limit this call used, if the [limit counts
-    /// units](crate::policy::RetryPolicy::units): the limit then counts these instead of the estimate
-    /// in the message. The first number counts, and no more than the limit.
+    /// Reports how many units of a rate limit this call used, if the [limit counts
+    /// units](crate::policy::RetryPolicy::units): the limit then counts these instead of the
+    /// estimate in the message. The first number counts, up to the limit.
     pub fn used(&self, units: u32) {
         self.delivery.note_used(units);
     }
 
-    /// Shows the response to this call to its rate limit, if the [limit follows
-    /// headers](crate::policy::RateLimit::headers): those that say what is left of an allowance, such
-    /// as `X-RateLimit-Remaining` and `X-RateLimit-Reset`. `now` is used only to count dates. The
-    /// first response counts.
+    /// Reports the response to this call to its rate limit, if the [limit follows
+    /// headers](crate::policy::RateLimit::headers), such as `X-RateLimit-Remaining` and
+    /// `X-RateLimit-Reset`. `now` is used only to count dates. The first response counts.
     pub fn note_response(&self, response: &Response<'_>, now: SystemTime) {
         if self.is_rate_limited && response.is_success() {
             self.delivery.note_allowances(classify::allowances(response, now));

@@ -1,4 +1,4 @@
-//! Plans dead letters: by which mode one reaches its queue, and the reason that it carries.
+//! Plans dead letters: the mode by which one reaches its queue, and its reason.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,8 +17,8 @@ use crate::wire::{self, DeadLetterInfo};
 
 impl<'a> Planner<'a> {
     /// The mode of the settings, or [`DeadLetterMode::Redrive`] if that mode's copy cannot be made.
-    /// A copy needs the whole record, and on a FIFO queue it would lose its place. If a FIFO
-    /// message cannot be sent to the dead-letter queue, its receives get it there; otherwise SQS
+    /// A copy needs the whole record, and on a FIFO queue it would lose its order. If a FIFO
+    /// message cannot be sent to the dead-letter queue, its receives move it there; otherwise SQS
     /// would move its group there unhandled.
     pub(crate) fn dead_letter_mode(
         &self,
@@ -86,15 +86,15 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether the messages behind a message that was dead-lettered without a copy may pass it. Until
-    /// its receives use up its retries, another process may handle it again on any receive, not
-    /// knowing that it was dead-lettered.
+    /// Whether the successors of a message that was dead-lettered without a copy may pass it. Until
+    /// its receives use up its retries, another process may handle it again on any receive, since
+    /// that process does not know that it was dead-lettered.
     pub(super) fn is_left_behind(&self, delivery: &Delivery) -> bool {
         delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage())
     }
 
-    /// Plans a FIFO message that is on its way to the dead-letter queue and lets its successors
-    /// pass. SQS holds them back while it is in flight, so it becomes receivable at once. Without a
+    /// Plans a FIFO message that is on its way to the dead-letter queue, and lets its successors
+    /// pass. SQS blocks them while it is in flight, so it is made visible at once. Without a
     /// redrive policy that would never end, so a stuck message is kept.
     pub(super) fn leave_behind(&self, delivery: &Delivery) -> (Plan, Successors) {
         let is_stuck = policy::is_stuck(self.policy, &delivery.usage());
@@ -117,19 +117,18 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A dead letter that cannot be sent stays in its queue.
+/// If a dead letter cannot be sent, it stays in its queue.
 fn copy_or_keep(copy: Result<Copy, Unsendable>) -> Plan {
     copy.map_or_else(|unsent| Plan::Keep { unsent: Some(unsent) }, Plan::Copy)
 }
 
-/// The queue to which the dead letters of a queue are sent. `None` if that is the queue itself,
-/// since they would return for ever.
+/// The queue to which the dead letters of a queue are sent. `None` if it is the queue itself, since
+/// they would return for ever.
 fn dead_letter_queue_of(queue: &QueueArn, url: &QueueUrl) -> Option<Arc<QueueArn>> {
     Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
 }
 
-/// The state of a dead letter. A message that was dead-lettered on an earlier receive has its reason
-/// already.
+/// The state of a dead letter. If it was dead-lettered on an earlier receive, it keeps that reason.
 fn dead_lettered(
     delivery: &Delivery,
     reason: DeadLetterReason,
@@ -141,8 +140,8 @@ fn dead_lettered(
     state
 }
 
-/// The state of a dead letter that is sent to another queue. SQS notes the source only for the
-/// messages that it moves itself.
+/// The state of a dead letter that is sent to another queue. SQS notes the source only of its
+/// moves.
 fn sent_elsewhere(
     delivery: &Delivery,
     reason: DeadLetterReason,
@@ -153,7 +152,7 @@ fn sent_elsewhere(
     RetryState { source, ..dead_lettered(delivery, reason, failure, at) }
 }
 
-/// Why a message was dead-lettered, as a reader of the dead-letter queue sees it.
+/// The text for readers of the dead-letter queue: why the message was dead-lettered.
 fn annotation(
     delivery: &Delivery,
     reason: DeadLetterReason,

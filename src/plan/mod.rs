@@ -1,5 +1,5 @@
-//! Plans how a decision is carried out for one delivery, and whether the messages behind it in its
-//! FIFO group may proceed; a copy is built here. It is pure. No other room knows how FIFO queues,
+//! Plans how a decision is carried out for one delivery, and whether its successors in its FIFO
+//! group may proceed; builds copies. It is pure. Only this module knows how FIFO queues,
 //! strategies, dead-letter modes and missing ids change a disposition.
 
 use std::borrow::Cow;
@@ -25,12 +25,12 @@ pub(crate) struct Decision {
     pub(crate) failure: Option<Failure>,
     /// How long the handler ran; `None` if it was not called.
     pub(crate) elapsed: Option<Duration>,
-    /// Whether its call was that of another message.
+    /// Whether it shared the call of another message.
     pub(crate) joined_call: bool,
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
     pub(crate) sample: f64,
-    /// The start tag in the line of the rate limit, if the message waits there.
+    /// The start tag in the waiting list of the rate limit, if the message is in it.
     pub(crate) start_tag: Option<StartTag>,
     pub(crate) idempotency: IdempotencyNotes,
 }
@@ -63,26 +63,24 @@ impl Decision {
 pub(crate) enum Plan {
     /// The host deletes the message.
     Done,
-    /// SQS keeps the message unchanged; `unsent` says why no copy can be sent, if one was wanted.
+    /// SQS keeps the message unchanged. `unsent` is why a wanted copy cannot be sent.
     Keep { unsent: Option<Unsendable> },
-    /// SQS keeps the message and delivers it again at once. If SQS refuses that, the delivery is
-    /// only later.
+    /// SQS keeps the message and delivers it again at once, or later if SQS refuses that.
     Show { queue: Arc<QueueArn> },
-    /// SQS keeps the message, and hides it for so long; `unsent` says why no copy can be sent, if
-    /// one was wanted.
+    /// SQS keeps the message, and hides it for `wait`. `unsent` is why a wanted copy cannot be
+    /// sent.
     Hide { queue: Arc<QueueArn>, wait: Duration, unsent: Option<Unsendable> },
-    /// A copy is sent. After SQS confirms it, the original is deleted.
+    /// Requeue sends a copy. After SQS confirms it, Requeue deletes the original.
     Copy(Copy),
 }
 
-/// Whether the messages behind a message in its FIFO group may proceed. Without a group, no message
-/// is behind another.
+/// Whether a message's successors in its FIFO group may proceed. Without a group, it has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successors {
     Proceed,
     /// They may be handled once SQS has confirmed the copy in the dead-letter queue.
     ProceedOnceMoved,
-    /// The message is handled again, and comes first.
+    /// The message is handled again, before its successors.
     Wait,
 }
 
@@ -99,7 +97,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) mode: Mode,
     pub(crate) dead_letter: &'a DeadLetterMode,
     pub(crate) wrap: Wrap,
-    /// The longest message that a queue takes, as far as is known.
+    /// The longest message of a queue, as far as it is known.
     pub(crate) max_bytes: &'a (dyn Fn(&QueueArn) -> usize + Send + Sync),
 }
 
@@ -120,8 +118,8 @@ impl Planner<'_> {
             {
                 (hide(&decision.delivery, wait.total()), Successors::Wait)
             }
-            // Its last attempt may be the one in progress. In a copy its receives would begin anew, so
-            // SQS would never move it.
+            // The last attempt may be the one in progress. The receives of a copy would begin at 1,
+            // so SQS would never move it.
             Disposition::Defer { reason: Deferral::InProgress, wait }
                 if decision.delivery.receive_count > 1
                     && decision.delivery.message_id.is_some()
@@ -138,8 +136,8 @@ impl Planner<'_> {
         Planned { decision, plan, successors }
     }
 
-    /// The disposition that can be carried out for this record. A copy needs a queue, and a message
-    /// that no other receiver has. Without an id, SQS cannot be told to keep a message.
+    /// The disposition that is possible for this record. A copy needs a queue, and a message that
+    /// no other receiver has. Without an id, Requeue cannot ask SQS to keep the message.
     fn feasible(
         &self,
         decision: &Decision,
@@ -196,7 +194,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether SQS cannot be told to keep the message, but a copy of it can be sent.
+    /// Whether a copy is sent because Requeue cannot ask SQS to keep the message without an id.
     fn is_sent_for_want_of_an_id(&self, delivery: &Delivery) -> bool {
         let can_be_copied =
             delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
@@ -204,7 +202,7 @@ impl Planner<'_> {
     }
 
     /// Plans a wait: a deferral if `why` is set, otherwise the wait for the next retry. If no copy
-    /// can be made, the message is hidden for `hidden_if_unsent`.
+    /// can be sent, the message is hidden for `hidden_if_unsent`.
     fn wait(
         &self,
         decision: &Decision,
@@ -228,7 +226,7 @@ impl Planner<'_> {
     /// Plans a message that SQS keeps, but not for a retry.
     fn release(&self, delivery: &Delivery, reason: ReleaseReason) -> (Plan, Successors) {
         match reason {
-            // If the end of the host stops this message, it stops all messages behind it too.
+            // If the shutdown of the host stops this message, it stops all its successors too.
             ReleaseReason::ShuttingDown => (show(delivery), Successors::Proceed),
             ReleaseReason::Annotated if delivery.is_fifo() => self.leave_behind(delivery),
             ReleaseReason::Annotated
@@ -268,9 +266,8 @@ pub(crate) struct Copy {
     pub(crate) to: Arc<QueueArn>,
     body: Stamped,
     delay: Delay,
-    /// How long the original is hidden if SQS refuses the copy for its length; otherwise the least
-    /// time for which it is hidden if SQS does not confirm the copy. `None` leaves the original to
-    /// its visibility timeout.
+    /// How long the original is hidden if SQS refuses the copy for its length, and the least time
+    /// if SQS does not confirm the copy. `None` leaves the original to its visibility timeout.
     pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
@@ -327,7 +324,7 @@ impl Copy {
         let mut outgoing = Outgoing::new(self.body.as_str(), &delivery.attributes);
         outgoing.delay = self.delay;
         outgoing.group_id = delivery.group_id.as_deref().or(id);
-        // If the dead letter is sent twice, it is in the dead-letter queue once.
+        // If the dead letter is sent twice, the dead-letter queue has it once.
         outgoing.deduplication_id = id;
         outgoing
     }
@@ -342,7 +339,7 @@ fn carried(delivery: &Delivery) -> RetryState {
     state.copies_in_row =
         delivery.copies_in_row.map_or(0, |copies_in_row| copies_in_row.saturating_add(1));
     state.not_before = None;
-    // An attribute travels by itself.
+    // An attribute is copied with the message.
     let has_own = delivery.own_traceparent().is_some();
     state.traceparent = delivery.traceparent().filter(|_| !has_own).map(Cow::into_owned);
     state

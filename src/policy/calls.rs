@@ -1,12 +1,12 @@
-//! How a call to SQS is tried again, within one invocation. The retries of messages are separate.
+//! Retries of a call to SQS within one invocation. The retries of messages are separate.
 
 use std::time::Duration;
 
 use super::{Backoff, Jitter, Spread};
 
-/// How a call to SQS that failed is tried again. It uses up no retry of a message.
+/// The retries of a call to SQS. They use no retry of a message.
 ///
-/// These limits hold for every policy:
+/// These limits apply to every policy:
 ///
 /// - A send without a response is tried again at most once, since each further try may store the
 ///   copies once more.
@@ -31,13 +31,13 @@ impl CallPolicy {
     /// The multiplier of the default backoff.
     pub(crate) const MULTIPLIER: f64 = 2.0;
 
-    /// A policy that tries nothing again.
+    /// A policy without retries.
     pub fn off() -> Self {
         Self { max_attempts: 1, ..Self::default() }
     }
 
-    /// How a worker receives again after a failure: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
-    /// fifth. It never gives up. A failure that outlives these attempts is an error in its log.
+    /// The retries of a worker's receive: 500 ms × 2ⁿ, at most 10 s, shortened by up to a fifth.
+    /// They never end. A failure after these attempts is an error in the worker's log.
     pub fn receiving() -> Self {
         Self {
             max_attempts: 3,
@@ -50,7 +50,7 @@ impl CallPolicy {
         }
     }
 
-    /// The pause after so many attempts; `None` if no other attempt follows. `previous` is the
+    /// The pause after this many attempts; `None` if no other attempt follows. `previous` is the
     /// pause before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
     pub fn pause(
         &self,

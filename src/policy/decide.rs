@@ -1,6 +1,6 @@
-//! The decision about a message that failed: requeue it after a delay, defer it, or give it up; and the
-//! budgets by which it is taken. [`RetryPolicy::decide`] decides by a history. [`decide`] adds facts that
-//! only this crate knows of a message.
+//! The decision about a message that failed: requeue it after a delay, defer it, or dead-letter it,
+//! by its budgets. [`RetryPolicy::decide`] decides by a history. [`decide`] adds facts that only
+//! this crate knows of a message.
 
 use std::time::{Duration, SystemTime};
 
@@ -63,8 +63,8 @@ fn retry(
         let curve = || class.delay(retries, history.previous, sample);
         longer(failure, named, retries, curve).min(left)
     };
-    // A message that cannot be re-sent keeps its counts, so its receives count instead. Each of them
-    // may have failed by another class.
+    // A message without a copy cannot carry new counts, so its receives count instead. Each of them
+    // may have failed with another class.
     let failures = history.retries.max(history.receives.saturating_sub(1));
     Disposition::Requeue {
         wait: Wait::from(wait(history.class_retries), now),
@@ -72,9 +72,9 @@ fn retry(
     }
 }
 
-/// The wait after so many retries of the class. A delay that the service names replaces the curve at
-/// the class's first failure. Later it is a lower bound: a short one, named again and again, would
-/// use up all retries within a minute. The delay of a user's own rule always replaces the curve.
+/// The wait after this many retries of the class. At the class's first failure, a delay that the
+/// service names replaces the curve. Later it is a lower bound: a short one, named again and again,
+/// would use all retries within a minute. The delay of a user's own rule always replaces the curve.
 fn longer(
     failure: &Failure,
     named: Option<Duration>,
@@ -91,7 +91,7 @@ fn longer(
 /// The longest spread of a named delay.
 pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 
-/// No message waits for less than its named delay: the spread comes on top.
+/// No message waits less than its named delay: the spread is added.
 fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration {
     let named = named.min(policy.max_retry_after);
     named.saturating_add(backoff::part((named / 10).min(MAX_SPREAD), sample))
@@ -105,7 +105,7 @@ pub(crate) fn decide(
     sample: f64,
 ) -> Disposition {
     if failure.is_postponed() {
-        // A message that waits by its visibility timeout uses a receive for a postponement too.
+        // If a message waits with its visibility timeout, a postponement uses a receive too.
         if usage.receives_are_retries && is_spent(policy, usage) {
             return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
         }
@@ -113,7 +113,7 @@ pub(crate) fn decide(
             return Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
         }
     }
-    // No work began, so it is deferred whatever its age. In its place it uses up a receive each time.
+    // No work began, so it is deferred whatever its age. With `visibility`, that uses a receive.
     let may_be_refused = usage.deferrals() < policy.max_deferrals && !usage.receives_are_retries;
     if failure.is_call_refused() && may_be_refused {
         let named = failure.delay().unwrap_or_default().min(policy.max_retry_after);
@@ -140,9 +140,8 @@ pub(crate) fn decide(
     }
 }
 
-/// Decides about a message of a call that failed with `failure`, though nobody knows by which of its
-/// messages. It waits for the first delay of the class. A copy would vouch for a message that may be
-/// done.
+/// Decides about a message of a call that failed with `failure`, if it is unknown which messages
+/// failed. It waits for the first delay of the class. A copy would be trusted, but may be done.
 pub(crate) fn unclear(
     policy: &RetryPolicy,
     failure: Failure,
@@ -156,7 +155,7 @@ pub(crate) fn unclear(
     (failure, Disposition::Defer { reason: Deferral::Unclear, wait: Wait::from(wait, now) })
 }
 
-/// The retry that follows on `failure`: by the budget that ends first, and with its delay before
+/// The retry that follows `failure`: by the budget that ends first, and with its delay before
 /// jitter. `None` for a class without retries.
 pub(crate) fn next_retry(
     policy: &RetryPolicy,
@@ -177,9 +176,9 @@ pub(crate) fn next_retry(
     Some(Retry { number: used.saturating_add(1), max, delay_before_jitter, cut_from })
 }
 
-/// The decision about a message that failed while its service serves nobody. It uses up no retry,
-/// and only the age ends the message: it waits in a copy for `least` or longer. Each receive of a
-/// message that waits by its visibility counts, so its receives become rarer.
+/// The decision about a message that failed while its service serves no message. It uses no retry,
+/// and only its age ends it. It waits in a copy for `least` or longer. With `visibility`, each
+/// receive counts, so receives become rarer.
 pub(crate) fn unserved(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -198,7 +197,7 @@ pub(crate) fn unserved(
         let wait = wait.total().max(rare).min(left);
         return Disposition::Requeue { wait: Wait::from(wait, now), hidden_if_unsent: wait };
     }
-    // A producer's limit is one of calls.
+    // A producer limits calls.
     if usage.strategy == Strategy::Visibility || usage.max_retries < u32::MAX {
         return decided;
     }
@@ -209,8 +208,8 @@ pub(crate) fn unserved(
     Disposition::Defer { reason: why, wait: Wait::from(wait.total().max(least).min(left), now) }
 }
 
-/// The wait by which so many receives last for all the time: each is as much longer than the one
-/// before as its age then.
+/// The wait with which this many receives last for the whole time: each one is longer than the one
+/// before, in proportion to the message's age.
 fn rarer(total: Duration, left: Duration, receives: u32) -> Duration {
     let age = total.saturating_sub(left).max(Duration::from_secs(1));
     let growth = (total.as_secs_f64() / age.as_secs_f64()).powf(1.0 / f64::from(receives.max(1)));
@@ -242,7 +241,7 @@ impl History {
     }
 }
 
-/// The part of its budgets that a message used, and how it counts them.
+/// The used part of a message's budgets, and how they are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage<'a> {
     pub(crate) state: &'a RetryState,
@@ -253,8 +252,8 @@ pub(crate) struct Usage<'a> {
     pub(crate) counted: Option<u32>,
     pub(crate) max_retries: u32,
     pub(crate) strategy: Strategy,
-    /// Whether its receives are retries: a message that waits by its visibility timeout cannot note
-    /// them.
+    /// Whether its receives are retries: with its visibility timeout, a message cannot carry a
+    /// count.
     pub(crate) receives_are_retries: bool,
 }
 
@@ -264,14 +263,13 @@ impl Usage<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
-    /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
-    /// count instead.
+    /// How often it was deferred. A message without a copy carries no count, so its receives count.
     pub(crate) fn deferrals(&self) -> u32 {
         self.state.deferrals.max(self.receive_count.saturating_sub(1))
     }
 
-    /// Attempts at this copy before this one, or else its receives before this one. Each counts as a
-    /// failed attempt of any class, though some receives may have ended without a call.
+    /// Attempts at this copy before this one, or if unknown, its receives before this one. Each
+    /// counts as a failed attempt of any class, even if a receive ended without a call.
     fn unnoted(&self) -> u32 {
         match self.counted {
             _ if !self.receives_are_retries => 0,
@@ -317,8 +315,7 @@ pub(crate) fn max_retries(policy: &RetryPolicy, usage: &Usage<'_>) -> u32 {
     policy.max_retries.min(usage.max_retries)
 }
 
-/// Why the message was dead-lettered on an earlier receive of this copy already, so that its handler
-/// need not run again.
+/// Why the message was dead-lettered on an earlier receive of this copy, if it was.
 pub(crate) fn dead_lettered(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -354,7 +351,7 @@ pub(crate) fn is_last_receive(
 }
 
 /// Whether the attempts that a table counted used all retries. The first receive counts as an
-/// attempt and may have been none, so one attempt at least was certainly made.
+/// attempt although it may have been none, so at least one attempt was certainly made.
 pub(crate) fn has_no_attempt_left(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
     usage.counted.is_some_and(|attempts| attempts > 1)
         && usage.retries() > max_retries(policy, usage)

@@ -11,16 +11,16 @@ use crate::state::REDRIVE_TOLERANCE;
 /// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
 /// without a call.
 ///
-/// It counts the failures of the service, for each [`Scope`](crate::Scope): temporary ones, but neither
-/// panics nor unrecognised errors. A service that responds to some of its calls needs a longer row of
-/// failures than [`threshold`](Self::threshold), up to ten times as long. A message that fails again and
-/// again counts once. If its failures speak of the service, as a 503 or
-/// [`Failure::service_down`](crate::Failure::service_down) does, the circuit opens for the failing
-/// messages alone; such a failure uses no retry.
+/// It counts the failures of the service, for each [`Scope`](crate::Scope): temporary ones, but
+/// neither panics nor unrecognised errors. A service that responds to some of its calls needs a
+/// longer row of failures than [`threshold`](Self::threshold), up to ten times as long. A message
+/// counts once, however often it fails. If its failures are evidence about the service, such as a
+/// 503 or [`Failure::service_down`](crate::Failure::service_down), the circuit opens for the
+/// failing messages alone; such a failure uses no retry.
 ///
 /// An open circuit lets a few messages probe after 1 s, and then ever more rarely, up to
-/// [`reset_timeout`](Self::reset_timeout). The first success closes it; the calls then grow for seven
-/// seconds. `docs/concepts/protection.md` has all figures.
+/// [`reset_timeout`](Self::reset_timeout). The first success closes it; the calls then grow for
+/// seven seconds. `docs/concepts/protection.md` has all figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitBreaker {
@@ -38,24 +38,22 @@ impl Default for CircuitBreaker {
     }
 }
 
-/// The shortest deferral of a message that waits by its visibility timeout: each one uses up a
+/// The shortest deferral of a message that waits with its visibility timeout: each one uses a
 /// receive.
 const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
 /// The longest wait, before its spread, of a message whose sender is unknown.
 const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
-/// No message waits longer in the line of a rate limit before it asks again. The line itself is an
-/// hour shorter, since it may move back.
+/// The longest wait in the waiting list of a rate limit before the message asks again. The waiting
+/// list itself is an hour shorter, since its scheduled times may move back.
 const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
-/// The longest wait after the table of the rate limits took no request, for the first time and
-/// after several times.
+/// The longest wait after the table of the rate limits throttled: the first time, and later.
 const FIRST_PUT_OFF: Duration = Duration::from_secs(20);
 const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
 
-/// The due time of a copy that was sent at that time, as far as it is believed. Requeue orders no
-/// wait that is longer than any that began then; clocks may differ. A longer one must not make the
-/// message hop for ever.
+/// The due time of a copy that was sent at `sent`, as far as it is believed: no later than the
+/// longest wait that began then, for any clock. A later one must not cause endless hops.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTime) -> SystemTime {
     let RetryPolicy {
         max_retry_after,
@@ -96,20 +94,20 @@ pub(crate) fn defer(
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
-/// Defers a message that waits in the line of a rate limit until `due`, there for itself or for the
-/// end of a pause. SQS delays by whole seconds, so the wait is rounded down.
+/// Defers a message in the waiting list of a rate limit until `due`, its scheduled time or the end
+/// of a pause. SQS delays by whole seconds, so the wait is rounded down.
 pub(crate) fn in_line(why: Deferral, due: SystemTime, now: SystemTime) -> Disposition {
     let wait = due.duration_since(now).unwrap_or_default().as_secs().max(1);
     Disposition::Defer { reason: why, wait: Wait::from(Duration::from_secs(wait), now) }
 }
 
-/// Defers a message for which the line of a rate limit is too long: it asks again later.
+/// Defers a message because the waiting list of a rate limit is full: it asks again later.
 pub(crate) fn line_full(now: SystemTime) -> Disposition {
     let wait = Wait::from(Duration::from_secs(u64::from(Delay::MAX.as_secs())), now);
     Disposition::Defer { reason: Deferral::RateLimited, wait }
 }
 
-/// Defers a message for which the table gave no answer, for this number of times in a row.
+/// Defers a message for which the table gave no response, this number of times in a row.
 pub(crate) fn defer_for_table(
     why: Deferral,
     times: u32,
@@ -128,15 +126,15 @@ pub(crate) fn in_progress(rest: Duration, now: SystemTime) -> Disposition {
     Disposition::Defer { reason: Deferral::InProgress, wait: Wait::from(wait, now) }
 }
 
-/// The next attempt at a message whose event stays taken for `rest`. In its place in the queue, an
-/// earlier receive would be spent on waiting for that. A copy waits without using a retry.
+/// The next attempt at a message whose event another attempt may handle for `rest`. With
+/// `visibility`, an earlier receive would only wait for that. A copy waits without a retry.
 pub(crate) fn after_in_progress(
     disposition: Disposition,
     strategy: Strategy,
     rest: Duration,
     now: SystemTime,
 ) -> Disposition {
-    // In a copy its receives begin anew, so an unclear message would never be alone.
+    // The receives of a copy begin at 1, so an unclear message would never be alone.
     let waits_in_place = strategy == Strategy::Visibility
         || matches!(disposition, Disposition::Defer { reason: Deferral::Unclear, .. });
     let later = |wait: Wait| {
@@ -153,7 +151,7 @@ pub(crate) fn after_in_progress(
     }
 }
 
-/// Defers a message whose sender is not known yet, by its visibility timeout.
+/// Defers a message whose sender is not known yet, with its visibility timeout.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_VISIBILITY_DEFERRAL * (1 << doublings)).min(MAX_UNVERIFIED);
@@ -174,14 +172,14 @@ pub(crate) fn pause(
     sample: f64,
 ) -> Disposition {
     let wait = policy.deferral(deferrals, rest, sample);
-    // When its age budget ends, its handler is called.
+    // When its total timeout ends, its handler is called.
     let wait = wait.min(age_left(policy, usage, now));
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }
 
-/// Whether a pause or an open circuit may hold the message back. It may not if the message was
-/// deferred too often, or if its age budget is used up. It may not on a second receive either: the
-/// next one may move the message to the dead-letter queue without a call.
+/// Whether a pause or an open circuit may defer the message. It may not if the message was deferred
+/// too often, or if its total timeout is over. It may not on a second receive either: the next one
+/// may move the message to the dead-letter queue without a call.
 pub(crate) fn may_be_deferred(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -194,8 +192,7 @@ pub(crate) fn may_be_deferred(
         && !age_left(policy, usage, now).is_zero()
 }
 
-/// The rest of the age budget: that of the class of the last failure, or the shortest one
-/// before any.
+/// The rest of the total timeout of the last failure's class, or of the shortest one before any.
 fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duration {
     let last = usage.state.class.and_then(|class| policy.class(class));
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
@@ -203,7 +200,7 @@ fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duratio
     last.map_or_else(|| classes.map(left).into_iter().min().unwrap_or_default(), left)
 }
 
-/// The wait of a deferral, for a message that waits by its visibility timeout.
+/// The wait of a deferral, for a message that waits with its visibility timeout.
 pub(crate) fn deferred_by_visibility(wait: Wait, now: SystemTime) -> Wait {
     Wait::from(wait.total().max(LEAST_VISIBILITY_DEFERRAL), now)
 }

@@ -1,4 +1,4 @@
-//! The shares of tenants in a rate limit, and limits of their own.
+//! The shares of tenants in a rate limit, and their own limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::pointer::{self, JsonPointer};
 pub struct FairShares {
     /// The place of a message's tenant.
     pub by: MessageKey,
-    /// The weights of tenants by their values; a number is written as a text. Others have the weight
-    /// 1, which 0 counts as too.
+    /// The weights of tenants by their values; a number is written as a text. Other tenants have
+    /// the weight 1, and 0 counts as 1.
     pub weights: BTreeMap<String, u8>,
 }
 
@@ -28,8 +28,7 @@ impl FairShares {
         Self { by, weights: BTreeMap::new() }
     }
 
-    /// The weights by the [names](pointer::name) of the values. A value that is written as a number
-    /// may be a text too.
+    /// The weights by the [names](pointer::name) of the values. A number may be a text too.
     pub(crate) fn by_name(&self) -> BTreeMap<String, u8> {
         let named = self.weights.iter().flat_map(|(value, weight)| {
             let both = [pointer::name_of_text(value), pointer::name_of_number(value)];
@@ -42,7 +41,7 @@ impl FairShares {
 /// A rate limit for each value at a place of the messages, such as a tenant: no value gets more calls,
 /// whatever the limit of all messages allows.
 ///
-/// Values are told apart as those of [`FairShares`]; all messages without one share one limit. It is
+/// Values are distinguished as in [`FairShares`]; all messages without one share one limit. It is
 /// never adaptive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! The pure core: how long to wait, and when to dead-letter. It takes the time and one random number,
-//! and returns a value. It reads no clock, draws no random number and logs nothing.
+//! The pure core: how long to wait, and when to dead-letter. It gets the time and one random
+//! number, and returns a value. It reads no clock, draws no random number and logs nothing.
 
 use std::time::Duration;
 
@@ -53,11 +53,11 @@ pub struct RetryPolicy {
     /// A delay that a failure itself names is cut to this. Default 43,200 s, the longest visibility
     /// timeout of SQS.
     pub max_retry_after: Duration,
-    /// A message older than this when its turn comes is dead-lettered without a call. Default:
+    /// If a message is older than this when it is due, it is dead-lettered without a call. Default:
     /// none.
     pub message_ttl: Option<Duration>,
-    /// Most copies for deferrals between two calls. After so many, Requeue calls the handler in
-    /// spite of a pause or an open circuit. If too little of the invocation is left for a call, SQS
+    /// Most copies for deferrals between two calls. After that many, Requeue calls the handler
+    /// despite a pause or an open circuit. If too little of the invocation is left for a call, SQS
     /// delivers the message again after its visibility timeout. Default 100.
     pub max_deferrals: u32,
     /// Longest wait of a deferral. Each deferral waits twice as long as the one before, up to this.
@@ -67,7 +67,7 @@ pub struct RetryPolicy {
     /// Default 1,000.
     pub max_postponements: u32,
     /// Longest pause of a [scope](crate::Scope) after a failure that names a delay. Then one of its
-    /// messages is let through as a probe. `None`: no pauses. Default 60 s.
+    /// messages probes. `None`: no pauses. Default 60 s.
     pub max_pause: Option<Duration>,
     /// When calls to a downstream service that keeps failing stop; `None` for never. Default: see
     /// [`CircuitBreaker`].
@@ -78,12 +78,12 @@ pub struct RetryPolicy {
     pub limit: Option<RateLimit>,
     /// The place of the units of a message's call, a number: the limit counts them instead of calls. Default: each call has one unit. No preset changes it.
     pub units: Option<MessageKey>,
-    /// Limits for each value at a place of the messages, such as a tenant, beside that of all; two
-    /// at most. Default: none. No preset changes it.
+    /// Limits for each value at a place of the messages, such as a tenant, in addition to that of
+    /// all; two at most. Default: none. No preset changes it.
     pub key_limits: Vec<KeyLimit>,
-    /// How tenants share a rate limit, which may be [that of a handler](crate::Handler::rate_limit)
-    /// too. Without such a limit it has no effect. Default: messages are called in their order,
-    /// whoever sent them. No preset changes it.
+    /// How tenants share a rate limit, which may also be [that of a
+    /// handler](crate::Handler::rate_limit). Without such a limit it has no effect. Default:
+    /// messages are called in their order, whatever their tenant. No preset changes it.
     pub fair_shares: Option<FairShares>,
     /// Whether each event is handled once, which needs a [table](crate::SharedTable). Default: no.
     /// No preset changes it.
@@ -112,8 +112,8 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait of a message after so many deferrals, at least `least`. It is spread, so that messages
-    /// that are deferred together do not return together.
+    /// The wait of a message after this many deferrals, at least `least`. It is spread, so that
+    /// messages that are deferred together do not return together.
     fn deferral(&self, deferrals: u32, least: Duration, sample: f64) -> Duration {
         let doubled = Duration::from_secs(2_u64.saturating_pow(deferrals)).min(self.max_deferral);
         backoff::spread(doubled.max(least), sample)
@@ -130,16 +130,16 @@ pub struct ClassPolicy {
     pub max_delay: Duration,
     /// How the delay is spread, after the cap.
     pub jitter: Jitter,
-    /// Most copies for failures of this class. [`RetryPolicy::max_retries`] bounds all classes
-    /// together in any case; `None` sets no bound besides it.
+    /// Most copies for failures of this class. [`RetryPolicy::max_retries`] limits all classes
+    /// together in any case; `None` sets no further limit.
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,
 }
 
 impl ClassPolicy {
-    /// The delay after so many retries of this class: the backoff, capped, then spread by `sample`,
-    /// uniform in `0.0..1.0`. `previous` is the delay before this one, for
+    /// The delay after this many retries of this class: the backoff, capped, then spread by
+    /// `sample`, uniform in `0.0..1.0`. `previous` is the delay before this one, for
     /// [`Jitter::Decorrelated`].
     ///
     /// On the wire it is rounded up to whole seconds; a wait of more than 900 s takes several hops.
@@ -149,11 +149,11 @@ impl ClassPolicy {
     }
 }
 
-/// A rarer call is a matter of a schedule. In nanoseconds.
+/// The longest interval, in nanoseconds. A rarer call needs a schedule.
 const LONGEST_INTERVAL: u64 = 86_400 * 1_000_000_000;
 
-/// The calls that a downstream service takes. Requeue makes no more: a message that finds no room
-/// waits for its place, and uses no retry.
+/// The calls that a downstream service takes. Requeue makes no more: a message without a
+/// reservation waits, and uses no retry.
 ///
 /// Any window of time holds at most `limit` calls for each `period` in it, and `burst` more. It is
 /// the generic cell rate algorithm (GCRA), a leaky bucket without a queue.
@@ -164,14 +164,14 @@ pub struct RateLimit {
     pub limit: u32,
     /// The period. Default of the policy document: one second.
     pub period: Duration,
-    /// Calls that may come at once after a time without calls. Default 1, which 0 counts as too.
+    /// Calls that may be made at once after a time without calls. Default 1, and 0 counts as 1.
     pub burst: u32,
-    /// How long a message may wait in the handler's place for its call. A longer wait is a
+    /// How long a message may occupy a handler while it waits for its reservation, without a
     /// deferral. Default 2 s.
     pub max_reservation: Duration,
     /// Whether the limit adapts to a service that takes less: refused calls lower it at once, to a
-    /// tenth at least, and time without any raises it again. A refused call is a failure of the
-    /// class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
+    /// tenth at least, and time without refusals raises it again. A refused call is a failure of
+    /// the class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
     pub adaptive: bool,
     /// Whether the limit follows the headers of successful responses that say what is left of an
     /// allowance and when it is renewed: once less than a fifth is left, the calls until then fit into
@@ -183,7 +183,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// So many calls in each period, with the default burst.
+    /// This many calls in each period, with the default burst.
     pub const fn new(limit: u32, period: Duration) -> Self {
         let max_reservation = Duration::from_secs(2);
         Self {
@@ -219,8 +219,8 @@ impl RateLimit {
         Self { period, burst: self.burst.min(calls), ..self }
     }
 
-    /// The calls that may come together beyond the first, if they have to wait for other limits after
-    /// this one.
+    /// The calls that may be made together beyond the first, if they wait for other limits after
+    /// this.
     pub fn together<'a>(&self, later: impl Iterator<Item = &'a Self>) -> u32 {
         let wait: Duration = later.map(|limit| limit.max_reservation).sum();
         let calls = wait.as_nanos().div_ceil(self.interval().as_nanos());
@@ -232,7 +232,7 @@ impl RateLimit {
         if self.has_units { self.limit.max(1) } else { 1 }
     }
 
-    /// A call may come so much later than its slot: 100 ms, or one interval if that is longer.
+    /// A call may be this much later than its reservation: 100 ms, or one interval if longer.
     pub(crate) fn tolerance(&self) -> Duration {
         tolerance(self.interval())
     }
@@ -242,10 +242,10 @@ pub(crate) fn tolerance(interval: Duration) -> Duration {
     Duration::from_millis(100).max(interval)
 }
 
-/// Calls the handler once for each event, as far as a table can tell: of several messages about one
+/// Calls the handler once for each event, as far as a table can know: of several messages about one
 /// event, only one is called at a time. After its success the others complete without a call.
 ///
-/// It needs a [table](crate::SharedTable). The table holds a hash of the event's name, and the time
+/// It needs a [table](crate::SharedTable). The table has a hash of the event's name, and the time
 /// until which the event counts as done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -255,7 +255,7 @@ pub struct Idempotency {
     pub key: Option<JsonPointer>,
     /// How long an event counts as done after its success. Default 14 days.
     pub keep: Duration,
-    /// How a message proceeds if the table does not answer. Default: [`WhenUnavailable::Call`].
+    /// How a message proceeds if the table does not respond. Default: [`WhenUnavailable::Call`].
     pub when_unavailable: WhenUnavailable,
 }
 
@@ -269,11 +269,11 @@ impl Default for Idempotency {
     }
 }
 
-/// How a message proceeds if the table does not say whether its event is done.
+/// How a message proceeds if it is unknown whether its event is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenUnavailable {
-    /// Its handler is called, perhaps for an event that is done.
+    /// Its handler is called, even if the event may be done.
     #[default]
     Call,
     /// It is deferred, at most [`max_deferrals`](RetryPolicy::max_deferrals) times.

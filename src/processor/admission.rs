@@ -1,5 +1,5 @@
-//! The admission of a message to the call of its handler: the steps in their order. Each lets the
-//! message go on, perhaps after a wait, or says what happens to it instead.
+//! The admission of a message to the call of its handler: the steps in their order. Each step lets
+//! the message continue, perhaps after a wait, or decides about it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -28,8 +28,8 @@ mod taken;
 use gate::Gate;
 pub(super) use taken::{Refused, Taken};
 
-/// A service may work on an event for so long beyond the timeout of its handler. Servers and the
-/// gateways before them end a request after 30 to 60 s.
+/// The longest time for which a service may work on an event after the timeout of its handler.
+/// Servers and gateways end a request after 30 to 60 s.
 const BEYOND: Duration = Duration::from_mins(1);
 
 pub(super) struct Call<'a> {
@@ -40,11 +40,11 @@ pub(super) struct Call<'a> {
     turn: &'a Turn,
     scope: Scope,
     caller: Caller,
-    /// The limits on its way, in their order.
+    /// The rate limits of the message, in their order.
     gates: Vec<Gate>,
-    /// Whether a pause or an open circuit may hold it back.
+    /// Whether a pause or an open circuit may defer it.
     may_be_deferred: bool,
-    /// Whether it may share its call, for which the leader asks the rate limit, unless that counts
+    /// Whether it may share its call. The leader asks the rate limit, unless the limit counts
     /// units.
     is_shared: bool,
 }
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The messages that may share its call.
+    /// Messages with this key may share its call.
     pub(super) fn key(&self, most: usize) -> CallKey {
         let Self { delivery, scope, may_be_deferred, .. } = *self;
         CallKey {
@@ -98,9 +98,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// All steps. Those that few policies have are boxed: the future of an attempt is moved several
-    /// times, so it is kept small. The leader of a shared call makes the steps of the rate limit.
-    /// `taken` has what is given back after the call, or without one.
+    /// All steps. Steps that few policies have are boxed: the future of an attempt is moved several
+    /// times, so it is kept small. The leader of a shared call does the steps of the rate limit.
+    /// `taken` has everything that is returned after the call, or without one.
     pub(super) async fn admit(&self, taken: &mut Taken) -> Result<Permit, Uncalled> {
         let QueuePolicy { protection, pauses, events, slots, .. } = self.policy;
         let Self { attempts, scope, caller, .. } = *self;
@@ -110,9 +110,9 @@ impl<'a> Call<'a> {
         let mut permit = self.own_permit(self.turn.at).await?;
         if let Some(pauses) = pauses {
             taken.ticket = Box::pin(self.ticket(pauses)).await?;
-            // Its end gives back the probe lock.
+            // The end of `ticket` releases the probe lock.
             self.check()?;
-            // The handler's time begins after the answer.
+            // The handler's time begins after the response.
             self.slot.wait(Duration::ZERO);
         } else if self.may_be_deferred
             && self.total().is_none()
@@ -147,17 +147,17 @@ impl<'a> Call<'a> {
         match protection.admit(scope, caller, at) {
             Ok(permit) => Ok(permit),
             Err(paused) if self.may_be_deferred => Err(Box::pin(self.paused(paused)).await),
-            // It calls in any case. If a permit to probe was free, its call counts as a probe.
+            // The message calls anyway. If a permit to probe was free, its call counts as a probe.
             Err(_) => Ok(protection.permit_despite(scope, caller)),
         }
     }
 
-    /// Acquires the event of the message, which is handled once.
+    /// Acquires the event of the message, so that it is handled once.
     async fn acquire(&self, events: &Events, acquired: &mut Acquisition) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, turn, .. } = *self;
         let (name, is_key_missing) = name(events, delivery);
         acquired.notes.is_key_missing = is_key_missing;
-        // Without an id, it equals no other message.
+        // Without an id, it has no duplicate.
         let Some(name) = name else { return Ok(()) };
         let queue = delivery.queue.as_ref().map(ToString::to_string).unwrap_or_default();
         let later = slot.wait(events.timeout());
@@ -175,7 +175,7 @@ impl<'a> Call<'a> {
             Acquired::Unanswered { throttled }
                 if self.waits_for_answer(events, throttled.is_some()) =>
             {
-                // A request without an answer may have had its effect.
+                // A request without a response may have taken effect.
                 return Err(match throttled {
                     Some(times) => {
                         acquired.record = None;
@@ -198,8 +198,8 @@ impl<'a> Call<'a> {
         self.check()
     }
 
-    /// Whether a message waits because the table did not answer. In its place in the queue it uses
-    /// a receive for that, and the next one may move it to the dead-letter queue without a call.
+    /// Whether a message waits because the table did not respond. With `visibility`, that uses a
+    /// receive, and the next one may move the message to the dead-letter queue without a call.
     fn waits_for_answer(&self, events: &Events, is_throttled: bool) -> bool {
         let Self { delivery, .. } = self;
         let may_wait = delivery.strategy == Strategy::Copy || delivery.receive_count < 2;
@@ -211,15 +211,15 @@ impl<'a> Call<'a> {
             }
     }
 
-    /// Counts the attempt, if its message waits by its visibility and was received before: it cannot
-    /// note its attempts. If the table does not answer, receives count.
+    /// Counts the attempt, if its message waits with its visibility timeout and was received
+    /// before: such a message cannot carry a count. If the table does not respond, receives count.
     async fn count(
         &self,
         counts: &TableClient,
         attempt: &mut Option<Counted>,
     ) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, .. } = *self;
-        // SQS moves other messages by their receives, so those have to count.
+        // SQS moves other messages by their receives, so for those messages receives count.
         let planner = attempts.inner.planner(delivery);
         if !(delivery.may_count_attempts() && planner.sends_dead_letter(delivery, attempts.now())) {
             return Ok(());
@@ -227,7 +227,7 @@ impl<'a> Call<'a> {
         let (Some(queue), Some(id)) = (&delivery.queue, &delivery.message_id) else {
             return Ok(());
         };
-        // Otherwise the attempt might be counted, and its handler not called.
+        // Without this check, the attempt might be counted, and its handler not called.
         if Instant::now() + counts.timeout() > attempts.deadlines.cutoff {
             return Err(self.deferred(Deferral::NoTimeLeft));
         }
@@ -247,7 +247,7 @@ impl<'a> Call<'a> {
         self.check()
     }
 
-    /// Waits, unless the host ends or no time is left.
+    /// Waits, unless the host shuts down or no time is left.
     async fn unless_stopped<A>(&self, awaited: impl Future<Output = A>) -> Result<A, Uncalled> {
         let deadlines = &self.attempts.deadlines;
         tokio::select! {
@@ -259,7 +259,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks the table. A request under way may have its effect, so its answer is awaited.
+    /// Sends a request to the table. It may take effect once sent, so its response is awaited.
     async fn ask_table<A>(&self, asked: impl Future<Output = A>) -> Result<A, Uncalled> {
         if self.attempts.is_stopping() {
             return Err(Uncalled::stopped());
@@ -273,7 +273,7 @@ impl<'a> Call<'a> {
         self.check_other(self.delivery)
     }
 
-    /// The same for another message of its call.
+    /// The same check for another message of its call.
     pub(super) fn check_other(&self, delivery: &Delivery) -> Result<(), Uncalled> {
         let Self { attempts, turn, .. } = self;
         let end = expires(&self.policy.policy, delivery);
@@ -287,7 +287,7 @@ impl<'a> Call<'a> {
         self.attempts.deferred(self.delivery, why, self.turn.sample)
     }
 
-    /// The table did not decide, for this number of times in a row.
+    /// Defers a message about which the table did not decide, this number of times in a row.
     fn defer_for_table(&self, why: Deferral, times: u32) -> Uncalled {
         policy::defer_for_table(why, times, self.attempts.now(), self.turn.sample).into()
     }
@@ -313,6 +313,6 @@ fn owner(delivery: &Delivery, turn: &Turn) -> u64 {
     }
     hash.update(turn.sample.to_le_bytes());
     let hash: [u8; 32] = hash.finalize().into();
-    // Zero is nobody.
+    // Zero means no attempt.
     hash.first_chunk().map_or(1, |start| u64::from_le_bytes(*start) | 1)
 }

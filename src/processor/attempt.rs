@@ -29,8 +29,7 @@ use crate::plan::Decision;
 use crate::settings::{DeadLetterMode, Mode};
 use crate::{policy, telemetry};
 
-/// The work of a slot: one attempt after the other, until no delivery is left or this one has been
-/// abandoned.
+/// The work of a slot: one attempt after the other, until none is left or one is abandoned.
 pub(super) async fn work<H: Handler<T>, T: Body>(
     handler: Arc<H>,
     slot: Slot,
@@ -42,7 +41,7 @@ pub(super) async fn work<H: Handler<T>, T: Body>(
         if !slot.finish(decision) {
             break;
         }
-        // A handler that never waits would keep everything else off this thread.
+        // A handler that never waits would block all other work of this thread.
         if is_long {
             yield_now().await;
         } else {
@@ -68,7 +67,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     if let Some(leading) = tried.leading.take() {
         result = leading.tell_all(result);
     }
-    // If it waited for a slot of the rate limit, or for the table, its handler began later.
+    // If it waited for a reservation or for the table, its handler began later.
     let turn = &slot.later_turn().unwrap_or(*turn);
     let reply = result.reply(attempts.deadlines.gives_its_time(turn));
     let ended = result.end_of_event();
@@ -130,7 +129,7 @@ async fn handle<H: Handler<T>, T: Body>(
     let attempts = slot.attempts();
     let called = async {
         // The user's rules apply first if the handler classifies a response or an error.
-        // Boxed, since the layers around it would move all of it again and again.
+        // Boxed, since the layers around it would move it several times.
         let called = Box::pin(call(handler, slot, delivery, turn, tried));
         let mut called = pin!(attempts.inner.policy(delivery).rules.scope(called));
         let ended = poll_fn(|context| match called.as_mut().poll(context) {
@@ -170,7 +169,7 @@ async fn handle<H: Handler<T>, T: Body>(
     })
 }
 
-/// Calls the handler, if every step of the admission lets its message through.
+/// Calls the handler, if every step of the admission permits it.
 async fn call<H: Handler<T>, T: Body>(
     handler: &H,
     slot: &Slot,
@@ -207,7 +206,7 @@ async fn call<H: Handler<T>, T: Body>(
         message.set_deadline(later.limit);
     }
     if !slot.hold(permit) {
-        // The slot knows why.
+        // The slot has the reason.
         return pending().await;
     }
     tried.taken.attempt = None;
@@ -267,7 +266,7 @@ impl Attempts {
         policy::defer(policy, why, delivery.deferrals(), self.now(), sample).into()
     }
 
-    /// The decision about a delivery that no slot could take in time.
+    /// The decision about a delivery that no slot took in time.
     pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
         let turn = &self.turn();
         self.gate(delivery, turn).unwrap_or_else(|| {

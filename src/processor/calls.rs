@@ -1,9 +1,9 @@
-//! The calls of a bulk handler: which messages share one, when it begins, and what its end means for
-//! each. It knows no policy.
+//! The calls of a bulk handler: the messages that share one, its beginning, and the end of each
+//! message. It knows no policy.
 //!
 //! The first message of a call leads it: it waits for the others, asks for the reservation of the
-//! rate limit, and runs the handler. The others wait for its word, and have no time limit of their
-//! own. If it lapses or expires before the call begins, another one leads.
+//! rate limit, and runs the handler. The others wait for its verdict, and have no time limit of
+//! their own. If the leader lapses or expires before the call begins, another message leads.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::message::Message;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::QueueArn;
 
-/// A call begins no later than this after its first message came.
+/// The longest time between the first message of a call and its beginning.
 const LONGEST_GATHERING: Duration = Duration::from_millis(100);
 /// The most messages of a call on their second receive.
 const MOST_AGAIN: usize = 3;
 
 /// The most messages that share a call with a message. On its last attempt it is alone: after an
-/// unclear call, the gate would take it for dead-lettered.
+/// unclear call, the gate would count it as dead-lettered.
 pub(super) fn most(policy: &RetryPolicy, delivery: &Delivery, most: usize) -> usize {
     let is_last = policy::is_last_receive(policy, &delivery.usage(), delivery.copy_first_received);
     if is_last || delivery.is_alone() {
@@ -50,7 +50,7 @@ pub(super) struct CallKey {
     pub(super) strategy: Strategy,
     /// Whether a pause or an open circuit may defer it.
     pub(super) may_be_deferred: bool,
-    /// Whether it was received before. In its place in the queue, it may have no receive to spare.
+    /// Whether it was received before. With `visibility`, it may have no further receive.
     pub(super) is_again: bool,
     pub(super) most: usize,
 }
@@ -60,7 +60,7 @@ pub(super) struct SharedCalls<T> {
     state: Mutex<Gathering<T>>,
     running: Semaphore,
     slots: usize,
-    /// Whether a message that is done makes room for the next one of its group.
+    /// Whether the next message of a group can join a call once the one before it is done.
     is_in_order: bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct CallMember<T> {
     pub(super) delivery: Arc<Delivery>,
 }
 
-/// The word of a leader to another message of its call.
+/// The verdict of a leader for another message of its call.
 pub(super) enum Verdict<T> {
     /// The end of the call, and when the handler was called.
     Ended { handled: Handled, began: Option<Instant> },
@@ -108,7 +108,7 @@ impl<T> Gathering<T> {
 }
 
 impl<T> SharedCalls<T> {
-    /// Calls for so many messages, or groups in their order.
+    /// Calls for this many messages, or groups in their order.
     pub(super) fn new(
         coming: usize,
         slots: usize,
@@ -182,8 +182,8 @@ impl<T> SharedCalls<T> {
         joined
     }
 
-    /// The end of a call of so many messages, some of which join another one. In order, each makes
-    /// room for itself or the next of its group, before any of these can join a call.
+    /// The end of a call with this many members, some of which join another one. In order, each
+    /// frees its place for itself or the next of its group, before any of these can join a call.
     fn end(&self, members: usize, again: usize) {
         let mut state = lock(&self.state);
         state.members -= members;
@@ -192,20 +192,20 @@ impl<T> SharedCalls<T> {
     }
 }
 
-/// The lead of a call. If it is dropped, its messages are as abandoned as the leader's.
+/// The lead of a call. If it is dropped, its messages are abandoned together with the leader's.
 pub(super) struct Leading<T> {
     calls: Arc<SharedCalls<T>>,
     begin: Arc<Notify>,
     began: Option<Instant>,
     /// The leader's place among the messages of the call.
     place: usize,
-    /// Of the other messages, once none can join any more.
+    /// Of the other messages, once the call is closed.
     verdicts: Vec<oneshot::Sender<Verdict<T>>>,
     is_over: bool,
 }
 
 impl<T> Leading<T> {
-    /// Waits until no other message can join, or long enough.
+    /// Waits until no other message can join, but not longer than the limit.
     pub(super) async fn gathered(&self) {
         let _ = timeout(LONGEST_GATHERING, self.begin.notified()).await;
     }
@@ -220,7 +220,7 @@ impl<T> Leading<T> {
         let members = self.close();
         let verdicts = mem::take(&mut self.verdicts).into_iter().map(Some);
         let mut all: Vec<_> = members.into_iter().zip(iter::once(None).chain(verdicts)).collect();
-        // As the batch has them.
+        // In the order of the batch.
         all.sort_unstable_by_key(|(member, _)| member.delivery.position);
         let mut called = Vec::with_capacity(all.len());
         for (member, verdict) in all {
@@ -258,25 +258,25 @@ impl<T> Leading<T> {
         let verdicts = mem::take(&mut self.verdicts);
         self.calls.end(members.len(), verdicts.len());
         self.is_over = true;
-        // The leader came first.
+        // The leader is the first member.
         for (verdict, member) in verdicts.into_iter().zip(members.into_iter().skip(1)) {
             let _ = verdict.send(Verdict::Leaderless(member));
         }
     }
 
-    /// Tells each of the other messages its own end, and returns the leader's.
+    /// Gives each of the other messages its own end, and returns the leader's.
     pub(super) fn tell_each(mut self, results: Vec<Result<(), Failure>>) -> Handled {
         let mut ends: Vec<_> = results
             .into_iter()
             .map(|result| result.map_or_else(Handled::Failed, |()| Handled::Done))
             .collect();
-        // There is a result for each.
+        // Each message has a result.
         let own = ends.remove(self.place);
         self.end(ends);
         own
     }
 
-    /// Tells the others that the call ended as for its leader. A failure of several is unclear.
+    /// Gives the others the same end as the leader. A failure of several messages is unclear.
     pub(super) fn tell_all(mut self, handled: Handled) -> Handled {
         self.close();
         let others = self.verdicts.len();
@@ -294,7 +294,7 @@ impl<T> Leading<T> {
         self.calls.end(1 + verdicts.len(), 0);
         self.is_over = true;
         for (verdict, handled) in verdicts.into_iter().zip(ends) {
-            // An abandoned message listens no more.
+            // An abandoned message does not receive it.
             let _ = verdict.send(Verdict::Ended { handled, began: self.began });
         }
     }

@@ -29,8 +29,8 @@ pub(super) use slot::Slot;
 
 /// The shortest time between two checks of the clock for queued deliveries.
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// An attempt that runs for so long does not hold up the others: further slots are spawned
-/// meanwhile, and run on its thread afterwards.
+/// An attempt that runs this long does not block the others: further slots are spawned meanwhile,
+/// and run on its thread afterwards.
 pub(super) const LONG_RUN: Duration = Duration::from_millis(1);
 /// The time for a delivery that is taken when no time is left. It is decided without a call, so no
 /// handler can block its slot. On a busy machine the decision may take a moment.
@@ -41,7 +41,7 @@ const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 pub(super) enum End {
     /// Its time is over.
     TimeOut,
-    /// The host ends.
+    /// The host shuts down.
     Stop,
     /// It did not end in time: its thread is blocked.
     Abandoned,
@@ -50,14 +50,14 @@ pub(super) enum End {
 /// The order of the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Any, in at most so many slots at once.
+    /// Any, in at most this many slots at once.
     Any(usize),
-    /// One after the other, until one is not done.
+    /// In sequence, until one is not done.
     Given,
 }
 
-/// Makes an attempt at each delivery: `work` is what a slot does. Reports each decision as soon as it
-/// is known. Returns the deliveries that are left, after one that was not done.
+/// Makes an attempt at each delivery. `work` is the work of a slot. Reports each decision as soon
+/// as it is known. Returns the deliveries that are left, after one that was not done.
 pub(super) async fn execute<W>(
     attempts: Attempts,
     order: Order,
@@ -137,7 +137,7 @@ where
     }
 }
 
-/// The slots of one batch. None takes another delivery once this is dropped.
+/// The slots of one batch. After this is dropped, no slot takes another delivery.
 struct Executor {
     shared: Arc<Shared>,
     tasks: Vec<AbortOnDropHandle<()>>,
@@ -162,7 +162,7 @@ struct Shared {
     news: Notify,
 }
 
-/// Where each delivery is: queued, in one slot, decided, or left.
+/// Whether each delivery is queued, in a slot, decided, or left.
 struct State {
     order: Order,
     left: Vec<Arc<Delivery>>,
@@ -180,7 +180,7 @@ struct Running {
     turn: Turn,
     /// Held while its handler calls the downstream service.
     permit: Option<Permit>,
-    /// Whether another slot runs its call, and says how that ended.
+    /// Whether another slot makes its call, and reports how that ended.
     follows: bool,
     /// The reason why its handler is to end, if it is.
     end: Option<End>,
@@ -200,8 +200,8 @@ impl State {
 }
 
 impl Running {
-    /// Returns the waker of its slot, to be used without the lock: a task that is woken may run or
-    /// be dropped at once.
+    /// Returns the waker of its slot, for use after the lock: the task may run or be dropped at
+    /// once.
     fn end(&mut self, why: End, due: Instant) -> Option<Waker> {
         (self.end, self.due) = (Some(why), due);
         self.waker.take()
@@ -209,7 +209,7 @@ impl Running {
 }
 
 impl Shared {
-    /// When the next handler may have to end, be it of a delivery that is still queued.
+    /// When the next handler may have to end, even of a delivery that is still queued.
     fn next_due(&self) -> Instant {
         let Deadlines { cutoff, window, .. } = &self.attempts.deadlines;
         let state = lock(&self.state);

@@ -1,6 +1,6 @@
 //! Decides which messages of a batch are handled together. Messages that may have ended the process
-//! the last time are handled after the others, a few at a time. So one of them cannot end the
-//! attempts of the others for ever. The messages of one FIFO group go one after the other.
+//! before are handled after the others, a few at a time, so that one of them cannot end the
+//! attempts of the others for ever. The messages of one FIFO group are handled in sequence.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::plan::{Decision, Plan, Planned, Successors};
 use crate::queue::Queue;
 use crate::settle::{Task, Waiting};
 
-/// From so many receives on, a message is a suspect. The count of a copy begins anew, so some
+/// From this receive on, a message is a suspect. The receive count of a copy begins at 1, so some
 /// invocations ended without a response, or the message is on its way to the dead-letter queue.
 const SUSPICIOUS_RECEIVES: u32 = 3;
 /// The most rounds of suspects. Each takes as long as its slowest message.
 const MAX_SUSPECT_ROUNDS: usize = 10;
 
-/// The rounds of a batch: the messages that are no suspects, then the suspects in at most ten
-/// rounds, on odd receives from one end, and on even ones from the other.
+/// The rounds of a batch: first the messages that are no suspects, then the suspects in at most ten
+/// rounds. Odd receives begin at one end, even ones at the other.
 pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
         deliveries.into_iter().partition(is_suspect)
@@ -53,15 +53,15 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rounds
 }
 
-/// Whether a message may have ended the process. One that waits by its visibility is received for
-/// each attempt. In a dead-letter queue every message is a suspect at first.
+/// Whether a message may have ended the process. With `visibility`, each attempt is a receive, so
+/// receives show nothing. In a dead-letter queue, every message is a suspect at first.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }
 
 /// The deliveries that may be handled in any order, and those of each FIFO group in its order.
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
-    // Not collected from the deliveries themselves: their memory would then be that of the list.
+    // Not collected from the deliveries themselves, since the list would keep their memory.
     let mut unordered = Vec::with_capacity(deliveries.len());
     let mut groups: Vec<Vec<Arc<Delivery>>> = Vec::new();
     let mut numbers = HashMap::new();
@@ -86,8 +86,7 @@ where
     Q: Queue,
     T: Body,
 {
-    /// Steps 2 to 6, one message after the other: behind a message that is to be handled again, its
-    /// successors stay in the queue too.
+    /// Steps 2 to 6, in sequence. If a message is to be handled again, its successors stay too.
     pub(super) async fn attempt_in_order(
         &self,
         group: Vec<Arc<Delivery>>,

@@ -1,5 +1,4 @@
-//! The processor for a host without a poller, which deletes finished messages and receives by itself:
-//! the worker.
+//! The processor for a host that receives and deletes messages itself: the worker.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::settle::{Deleted, Settled};
 /// The deletes of a batch, by message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deletes {
-    /// Those that were settled on an earlier receive.
+    /// Messages that were settled on an earlier receive.
     pub(crate) known: usize,
     pub(crate) deleted: Deleted,
 }
@@ -34,9 +33,9 @@ where
     Q: Queue,
     T: Body,
 {
-    /// As [`process`](Self::process), for a host without a poller that deletes finished messages.
-    /// Each is deleted as soon as it is done, however long the others take. A message that could not
-    /// be deleted is not handled on its next receive, but deleted.
+    /// As [`process`](Self::process), for a host without a poller. Each message is deleted as soon
+    /// as it is done, however long the others take. If a message could not be deleted, its next
+    /// receive deletes it without a call.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
@@ -86,7 +85,7 @@ where
         (self.inner.report(settled, deadlines.window.started), deletes)
     }
 
-    /// The standstill of a queue, if most of its messages could now only be deferred. A host need
+    /// The standstill of a queue, if most of its messages could now only be deferred. The host need
     /// not receive them.
     pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
         match self.inner.mode {
@@ -98,7 +97,7 @@ where
     }
 
     /// The pauses and open circuits of a queue: those of this processor, and those of all execution
-    /// environments as last seen. Of a scope with both, the longer one.
+    /// environments as last seen. If a scope has both, the longer one.
     pub(crate) fn pauses(&self, queue: &QueueArn) -> Vec<(Scope, NotPermitted)> {
         if self.inner.mode == Mode::Report {
             return Vec::new();

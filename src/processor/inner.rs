@@ -1,4 +1,4 @@
-//! The values that all batches of a processor share, and how its settings make them.
+//! The values that all batches of a processor share, and their creation from the settings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
@@ -37,7 +37,7 @@ pub(super) struct Inner {
     pub(super) not_deleted: Memory<()>,
     pub(super) observers: Observers,
     pub(super) handlers: Handle,
-    /// Whether the host has logged the line that it logs once.
+    /// Whether the host has written the log line that it writes once.
     pub(super) said: Once,
     has_lapsed: Box<dyn Fn(&Delivery) -> bool + Send + Sync>,
     max_bytes: Box<dyn Fn(&QueueArn) -> usize + Send + Sync>,
@@ -72,7 +72,7 @@ impl Inner {
         } = settings;
         let strategy = match mode {
             Mode::Requeue => strategy,
-            // The mode `report` sends nothing.
+            // The mode `report` sends no copy.
             Mode::Report => Strategy::Visibility,
         };
         let settler = Arc::new(Settler {
@@ -117,7 +117,7 @@ impl Inner {
         self.policies.of(delivery.queue.as_deref())
     }
 
-    /// The limits of a batch, whose messages are of one queue.
+    /// The limits of a batch, all of one queue.
     pub(super) fn limits(&self, batch: &[Record]) -> &Limits {
         let queue = batch.first().and_then(|record| record.queue.as_deref());
         &self.policies.of(queue).limits
@@ -149,11 +149,11 @@ pub(super) struct QueuePolicy {
     pub(super) protection: Arc<Protection>,
     /// The pauses and circuits of all execution environments, if they share a table.
     pub(super) pauses: Option<Arc<SharedPauses>>,
-    /// The slots of the rate limits: the policy's, and those that the handler gives to scopes.
+    /// The reservations of the rate limits: the policy's, and those of the handler's scopes.
     pub(super) slots: Slots,
-    /// The gates of their calls, as these are made.
+    /// The last gates before the calls.
     pub(super) pacer: Pacer,
-    /// The events that are handled once, if the policy says so.
+    /// The events that are handled once, if the policy has `idempotency`.
     pub(super) events: Option<Events>,
     /// Counts attempts, if the settings have a table and dead letters are sent.
     pub(super) counts: Option<Arc<TableClient>>,
@@ -162,9 +162,9 @@ pub(super) struct QueuePolicy {
 }
 
 pub(super) enum Slots {
-    /// This execution environment keeps the limits alone.
+    /// This execution environment has the limits alone.
     Own(Box<Limiter>),
-    /// All execution environments keep it together.
+    /// All execution environments share the limits.
     Shared(Arc<SharedPauses>),
 }
 

@@ -1,6 +1,6 @@
-//! Remembers messages that stay in their queue though this process has settled them, so that it
-//! knows them on their next receive. A message that is forgotten, or that another process settled, is
-//! handled once more. This module takes no decision about a message.
+//! Remembers messages that stay in their queue although this process has settled them, for their
+//! next receive. A message that is forgotten, or that another process settled, is handled once
+//! more. This module takes no decision about a message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,12 @@ use crate::settle::Settled;
 const MAX_MESSAGES: usize = 4_096;
 
 /// The memory of settled messages, each with a value. Ids are kept in full: with equal hashes, a
-/// message could be settled without ever having been handled.
+/// message could be settled although it was never handled.
 pub(super) struct Memory<T>(Mutex<Messages<T>>);
 
 struct Messages<T> {
     receives: HashMap<Arc<str>, Receive<T>>,
-    /// The message ids, in the order of their arrival.
+    /// The message ids, oldest first.
     order: VecDeque<Arc<str>>,
 }
 
@@ -32,15 +32,15 @@ struct Messages<T> {
 struct Receive<T> {
     queue: Option<Arc<QueueArn>>,
     count: u32,
-    /// When SQS first gave out the message, by its own clock.
+    /// When SQS first delivered the message, by SQS's clock.
     first_received: Option<SystemTime>,
     at: SystemTime,
     value: T,
 }
 
 impl<T> Receive<T> {
-    /// Whether it was of the same message. A receive may be overtaken by a later one, so a lower
-    /// count says little. A message that began anew was first received at another time.
+    /// Whether it is a receive of the same message. A later receive may overtake it, so a lower
+    /// count is no evidence. A message that began again was first received at another time.
     fn is_of(&self, delivery: &Delivery, now: SystemTime) -> bool {
         let is_same = match (self.first_received, delivery.copy_first_received) {
             (Some(noted), Some(first)) => noted == first,
@@ -85,7 +85,7 @@ impl<T: Clone> Memory<T> {
     }
 
     /// The value of this message, if it was settled on another receive. The same id in another
-    /// queue, or with a receive count that began anew, is a new message.
+    /// queue, or with a receive count that began again, is a new message.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<T> {
         let id = delivery.message_id.as_deref()?;
         let mut memory = lock(&self.0);

@@ -5,9 +5,9 @@
 //! | 1 | decode | [`delivery`](crate::delivery) | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`attempt`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
 //! | | | [`admission`] | with a table: the permission of all environments to call, or a `Disposition` without a call | none, or 250 ms for each of up to three requests |
-//! | | | [`admission`] | with a rate limit: the reservation of its call | `maxReservationSeconds`; if it waits by its visibility, up to half of the time until the reserve |
+//! | | | [`admission`] | with a rate limit: the reservation of its call | `maxReservationSeconds`; if it waits with its visibility timeout, up to half of the time until the reserve |
 //! | | | [`admission`] | with `idempotency`: the record that its event is in progress, or a `Disposition` without a call; after the call, the table knows the end | 250 ms for each of two or three requests; 1 s with a new connection |
-//! | | | [`admission`] | if it waits by its visibility and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
+//! | | | [`admission`] | if it waits with its visibility timeout and was received before: the number of its attempt, or a `Disposition` without a call | 250 ms; 1 s with a new connection |
 //! | | | [`pacer`] | with a rate limit: the moment of its call | none, unless earlier calls came late |
 //! | 3 | handle | [`attempt`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
@@ -16,21 +16,19 @@
 //! | 7 | settle | [`settle`](crate::settle) | a `Settlement`, by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
 //! | 8 | report | this module | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
-//! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
-//! `REQUEUE_CONCURRENCY` says and keeps their time; messages of a FIFO group go one after the other
-//! ([`groups`]).
+//! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] runs `REQUEUE_CONCURRENCY` of
+//! them at once within their time; messages of a FIFO group run in sequence ([`groups`]).
 //!
-//! The reserve is the end of the invocation that is kept back for settling:
+//! The reserve is the end of the invocation, in which messages are settled:
 //! `REQUEUE_RESERVE_SECONDS`, 5 s by default, and at most a quarter of the time that the invocation
-//! had at its start. Once it has begun, no handler starts, and those that run are cancelled:
+//! had at its start. When it begins, no further handler starts, and running handlers are cancelled:
 //!
 //! ```text
 //! start                     deadline - reserve          deadline - reserve / 10     deadline
 //!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
 //! ```
 //!
-//! This module has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and
-//! knows neither Lambda nor HTTP.
+//! No retry arithmetic is here (see `policy/`), no call of a queue (see `settle/`), and no HTTP.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -74,7 +72,7 @@ pub(crate) use host::Deletes;
 pub(crate) use turn::Stop;
 
 enum Undone {
-    /// Its turn in its group needed the plan.
+    /// A message of a group, which needed the plan for its successors.
     Planned(Box<Task>),
     Decided(Decision),
 }
@@ -97,7 +95,7 @@ where
     Q: Queue,
     T: Body,
 {
-    /// A processor that hands messages to `handler` and settles them in `queue`.
+    /// A processor that passes messages to `handler` and settles them in `queue`.
     ///
     /// # Panics
     ///
@@ -112,7 +110,7 @@ where
     /// as this future is polled. The deadline is an instant of the standard library or of tokio, whose
     /// time may be paused in a test.
     pub async fn process(&self, records: Vec<Record>, deadline: impl Into<Instant>) -> Report {
-        // The type of this future is so deep that the compiler gives up on a caller's around it.
+        // Boxed: the type of this future is too deep for the compiler in a caller's future.
         self.work_on(records, deadline.into()).boxed().await
     }
 
@@ -130,7 +128,7 @@ where
         self.inner.observers.tell(&Event::Received { messages: records.len() });
         let deliveries = self.inner.decoder.decode(records, self.clock(), deadline).await;
         for round in groups::rounds(deliveries) {
-            // The next round may end the process, and the poller then deletes nothing.
+            // The next round may end the process, and then the poller would delete nothing.
             delete(&settled[deleted..]).await;
             deleted = settled.len();
             let settle = |one: Settled| {
@@ -147,7 +145,7 @@ where
         self.inner.report(settled, deadlines.window.started)
     }
 
-    /// Steps 2 to 7: attempt, plan and settle, side by side, until each delivery is settled.
+    /// Steps 2 to 7: attempts, plans and settles concurrently, until each delivery is settled.
     async fn work(
         &self,
         deliveries: Vec<Delivery>,
@@ -158,7 +156,7 @@ where
         let attempting = async move {
             let (unordered, groups) = groups::groups(deliveries);
             let calls = self.calls(unordered.len(), false, deadlines);
-            // The receiver lives until every sender is gone.
+            // The receiver ends when all senders are dropped.
             let decided = |decision| drop(tasks.send(Undone::Decided(decision)));
             let order = Order::Any(self.slots(deadlines));
             self.attempt(order, unordered, calls.as_ref(), deadlines, decided).await;
@@ -203,7 +201,7 @@ where
         self.handler.as_bulk().map_or(1, DynBulk::messages_per_call).max(1)
     }
 
-    /// The calls of so many messages or groups, if the handler takes several messages.
+    /// The calls of this many messages or groups, if the handler takes several messages.
     fn calls(
         &self,
         coming: usize,
@@ -224,7 +222,7 @@ where
         self.inner.said.call_once(say);
     }
 
-    /// Tells the observers of a settled batch, until `until`: a late response is useless.
+    /// Reports a settled batch to the observers, until `until`: a late response is useless.
     pub(crate) fn observe(&self, report: &Report, until: Instant) {
         self.inner.observers.tell_settled(report, self.clock().now(), || Instant::now() < until);
     }
@@ -304,7 +302,8 @@ impl Inner {
     }
 
     /// Remembers a message that has a copy. SQS also confirms a delete by the receipt handle of an
-    /// earlier receive, which deletes nothing: the message would be handled beside its copy.
+    /// earlier receive, which deletes nothing: the message would be handled in addition to its
+    /// copy.
     fn note_copied(&self, Settled { decision, settlement }: &Settled) {
         if matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. }) {
             self.not_deleted.note(&decision.delivery, self.clock.now(), ());

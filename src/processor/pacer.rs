@@ -1,8 +1,7 @@
-//! The last gate before a call: the calls of this execution environment, as they are made. A call may
-//! come later than its slot: its thread was blocked, the process was frozen, or a table
-//! answered late. Two late calls would come closer together than their slots. So each call passes
-//! here once more, by the monotonic clock: it may stand still in a freeze, but nothing sets it
-//! forward.
+//! The last gate before a call. A call may be later than its reservation, if its thread was
+//! blocked, the process was frozen, or a table responded late. Two late calls could be closer
+//! together than their reservations. So each call also passes this gate, by the monotonic clock,
+//! which may stop during a freeze but is never set forward.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ use crate::gate::Scope;
 use crate::lock::lock;
 use crate::policy::RateLimit;
 
-/// The most scopes with a gate of their own. If so many are in use, further ones share one gate.
+/// The most scopes with a gate of their own. Further scopes share one gate.
 const MAX_SCOPES: usize = 10_000;
 
 #[derive(Default)]
@@ -24,17 +23,17 @@ pub(super) struct Pacer {
     others: Arc<PacerGate>,
 }
 
-/// The gate of a scope. The calls that wait get the lock in the order in which they came.
+/// The gate of a scope. Waiting calls get the lock first in, first out.
 #[derive(Default)]
 pub(super) struct PacerGate(sync::Mutex<Option<Instant>>);
 
 impl PacerGate {
-    /// Whether a call may go on at once.
+    /// Whether a call may be made at once.
     pub(super) fn lets_through(&self, limit: &RateLimit, units: u32) -> bool {
         self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit, units).is_ok())
     }
 
-    /// Waits until a call may go on.
+    /// Waits until a call may be made.
     pub(super) async fn passed(&self, limit: &RateLimit, units: u32) {
         let mut next = self.0.lock().await;
         while let Err(wait) = Self::pass(&mut next, limit, units) {
@@ -53,8 +52,8 @@ impl PacerGate {
         };
     }
 
-    /// Lets a call through now, or says how long it has to wait. `next` is the theoretical arrival
-    /// time of the generic cell rate algorithm.
+    /// Lets a call pass now, or returns its wait. `next` is the theoretical arrival time of the
+    /// generic cell rate algorithm.
     fn pass(next: &mut Option<Instant>, limit: &RateLimit, units: u32) -> Result<(), Duration> {
         let now = Instant::now();
         let interval = limit.interval();
@@ -75,7 +74,7 @@ impl PacerGate {
 }
 
 impl Pacer {
-    /// The time for which the calls that wait here keep the gate.
+    /// The time for which the waiting calls use the gate.
     pub(super) fn backlog(&self, scope: Scope, limit: &RateLimit) -> Duration {
         let gates = lock(&self.own);
         let waiting = gates.get(&scope).map_or(0, |gate| Arc::strong_count(gate) - 1);

@@ -1,4 +1,4 @@
-//! A call of several messages, as one of them makes it or joins it.
+//! A call of several messages, for the message that leads it or joins it.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::gate::Permit;
 use crate::handler::DynBulk;
 use crate::message::{Body, Message};
 
-/// A call of a bulk handler is held by one of its messages.
+/// The state of one message in a call of a bulk handler.
 pub(super) struct Try<'a, T> {
     pub(super) taken: Taken,
     pub(super) calls: Option<&'a Arc<SharedCalls<T>>>,
     /// Whether its message may still join a call.
     pub(super) is_coming: bool,
-    /// Whether its call was that of another message.
+    /// Whether another message led its call.
     pub(super) joined: bool,
     /// The call that it leads.
     pub(super) leading: Option<Leading<T>>,
 }
 
-/// Joins a call of several messages, and leads it if no other message does, or not to its end.
+/// Joins a call of several messages, and leads it if no other message does so to its end.
 pub(super) async fn share<T: Body>(
     bulk: &dyn DynBulk<T>,
     calls: &Arc<SharedCalls<T>>,
@@ -94,7 +94,7 @@ async fn lead<T: Body>(
     let permit = match admitted.await {
         Ok(permit) => permit,
         Err(uncalled) => {
-            // The others of its call did not lapse or expire.
+            // The other messages of the call have not lapsed or expired.
             if call.check_other(call.delivery).is_err()
                 && let Some(leading) = leading.take()
             {

@@ -1,4 +1,4 @@
-//! The turn of a delivery: its times, the deadlines of its invocation, and how its handler can end.
+//! The times of an attempt, the deadlines of its invocation, and the possible ends of its handler.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,24 +19,23 @@ use crate::settle::Window;
 pub(super) enum Handled {
     Done,
     Failed(Failure),
-    /// A call of several messages failed, and nobody knows which of them did.
+    /// A call of several messages failed, and it is unknown which messages failed.
     Unclear {
         failure: Failure,
         is_leader: bool,
     },
-    /// The host ends, and the handler ran.
+    /// The host shuts down, and the handler was running.
     Interrupted,
-    /// The handler blocks its thread. It may still work on the message, so no other handler may
-    /// yet.
+    /// The handler blocks its thread. It may still work on the message, so no other handler may.
     Abandoned,
     Uncalled(Uncalled),
 }
 
-/// What happens to a message whose handler is not called.
+/// The decision about a message whose handler is not called.
 #[derive(Clone, Copy)]
 pub(super) struct Uncalled {
     pub(super) disposition: Disposition,
-    /// Its start tag in the line of the rate limit, if it waits there.
+    /// Its start tag in the waiting list of the rate limit, if the message is in it.
     pub(super) start_tag: Option<StartTag>,
 }
 
@@ -56,9 +55,9 @@ impl From<Disposition> for Uncalled {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Done,
-    /// Nothing works on the event any more.
+    /// No handler works on the event any more.
     Free,
-    /// Something may still work on it, in the handler's thread or beyond.
+    /// Its handler or its service may still work on it.
     Unknown,
 }
 
@@ -72,8 +71,8 @@ impl Handled {
         Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
     }
 
-    /// The evidence that the end of an attempt gives of the downstream service. A call that the end
-    /// of the invocation cut short says nothing.
+    /// The evidence of an attempt's end about the downstream service. A call that the end of the
+    /// invocation cut short is none.
     pub(super) fn reply(&self, had_its_time: bool) -> Reply {
         match self {
             Self::Done => Reply::Alive,
@@ -111,7 +110,7 @@ impl Handled {
         }
     }
 
-    /// The same end for another message of the call.
+    /// The same end, for another message of the call.
     pub(super) fn of_follower(&self) -> Self {
         match self {
             Self::Done => Self::Done,
@@ -143,7 +142,7 @@ impl Attempts {
         self.inner.clock.now()
     }
 
-    /// Tells the change that an attempt made for others.
+    /// Reports a change that an attempt made for other messages.
     pub(super) fn announce(&self, change: Option<Change>, cause: &str) {
         let is_enforced = self.inner.mode == Mode::Requeue;
         let event = match change {
@@ -158,19 +157,19 @@ impl Attempts {
         self.invocation.in_scope(|| self.inner.observers.tell(&event));
     }
 
-    /// Whether the host ends, so that no handler starts and no request to the table begins.
+    /// Whether the host shuts down, so that no handler starts and no request to the table begins.
     pub(super) fn is_stopping(&self) -> bool {
         self.deadlines.stop.starting.is_cancelled()
     }
 }
 
-/// Tokens by which a host that ends tells its batches to end too. A message that was not handled is
-/// receivable again at once.
+/// Tokens by which a host that shuts down ends its batches. A message without a call is visible
+/// again.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
-    /// No handler starts any more.
+    /// No further handler starts.
     pub(crate) starting: CancellationToken,
-    /// The handlers that run are cancelled.
+    /// Running handlers are cancelled.
     pub(crate) running: CancellationToken,
 }
 
@@ -183,7 +182,7 @@ pub(super) struct Deadlines {
     pub(super) cutoff: Instant,
     pub(super) timeout: Duration,
     pub(super) concurrency: usize,
-    /// How long a handler that is to end has to yield.
+    /// How long a handler that has to end may take to yield.
     pub(super) grace: Duration,
     /// Whether finished messages are deleted at once.
     pub(super) deletes_done: bool,
@@ -222,8 +221,8 @@ impl Deadlines {
         began.checked_add(self.timeout).map_or(self.cutoff, |own| own.min(self.cutoff))
     }
 
-    /// Whether a call that ran to its limit had most of the time that a call can have. One that began
-    /// late, and that the end of the invocation cut off, says nothing about its service.
+    /// Whether a call that ran to its limit had most of the time that a call can have. If the call
+    /// began late and the end of the invocation cut it off, it is no evidence about its service.
     pub(super) fn gives_its_time(&self, turn: &Turn) -> bool {
         let longest = self.timeout.min(self.cutoff.saturating_duration_since(self.window.started));
         turn.limit.saturating_duration_since(turn.began) >= longest / 4 * 3

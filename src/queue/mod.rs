@@ -13,13 +13,12 @@ pub use requeue_sqs::{
 };
 pub use sqs::SqsQueue;
 
-/// The longest time from the receive of a message to the start of its invocation. It is the longest
+/// The longest time from the receive of a message to the start of its invocation: the longest
 /// batching window of an event source mapping, 300 s, and a minute until the function starts.
 pub(crate) const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 
-/// The longest wait by visibility timeout that each receive allows. SQS counts [`MAX_VISIBILITY`]
-/// from the receive. The receive may be [`RECEIVED_BEFORE`] earlier than an invocation of 15
-/// minutes.
+/// The longest wait with the visibility timeout: SQS counts [`MAX_VISIBILITY`] from the receive,
+/// which may be [`RECEIVED_BEFORE`] earlier than an invocation of 15 minutes.
 pub(crate) const MAX_VISIBILITY_WAIT: Duration =
     Duration::from_secs(MAX_VISIBILITY.as_secs() - RECEIVED_BEFORE.as_secs() - 15 * 60);
 

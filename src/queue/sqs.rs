@@ -329,12 +329,12 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
                 Some(code) => {
                     CallError::answered(status, code_with_text(code, answer.err().message()))
                 }
-                // SQS always has one: a gateway or another server responded.
+                // SQS always sends one, so a gateway or another server responded.
                 None => CallError::answered(status, &format!("HTTP {status}")),
             };
         }
         SdkError::ConstructionFailure(_) => CallErrorKind::Refused,
-        // Without a response that can be read, the request may have been carried out.
+        // Without a response that can be read, the request may have taken effect.
         _ => CallErrorKind::Ambiguous,
     };
     CallError::new(aws::code_without_error(error), kind)

@@ -45,8 +45,8 @@ impl AddAssign for Deleted {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Deletes messages as they come, several chunks at once, until no more do. `not_deleted` is
-    /// called at once with each message that was not, or may not be.
+    /// Deletes messages as they arrive, several chunks at once, until no more arrive. `not_deleted`
+    /// is called at once with each message that was not deleted, or may not be.
     pub(crate) async fn delete_done(
         &self,
         done: impl Stream<Item = Arc<Delivery>>,

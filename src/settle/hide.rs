@@ -15,7 +15,7 @@ use crate::queue::{
 use crate::report::Settlement;
 
 /// The least time for which an original is hidden if SQS does not confirm its copy. Each return
-/// uses a receive: with short delays five would pass before anybody can mend a permission.
+/// uses a receive: with short delays, five would pass before an operator can fix a permission.
 const MIN_HIDDEN_IF_UNSENT: Duration = Duration::from_secs(300);
 /// The visibility timeout to ask for if SQS refuses a longer one.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
@@ -30,8 +30,7 @@ pub(super) struct Hidden {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Hides messages. After SQS confirms that, it makes the messages behind them in their groups
-    /// receivable at the same time.
+    /// Hides messages. After SQS confirms that, it makes their successors visible at the same time.
     pub(super) async fn settle_hidden(
         &self,
         queue: Arc<QueueArn>,
@@ -69,8 +68,8 @@ impl<Q: Queue> Settler<Q> {
         settled
     }
 
-    /// Hides the originals of unconfirmed copies for the delay that they were to have, and at least
-    /// for [`MIN_HIDDEN_IF_UNSENT`] unless nobody can mend the cause. This is best effort.
+    /// Hides the originals of unconfirmed copies for their intended delay, and for at least
+    /// [`MIN_HIDDEN_IF_UNSENT`] unless no operator can fix the cause. This is best effort.
     pub(super) async fn keep_invisible(
         &self,
         queue: &QueueArn,
@@ -89,7 +88,7 @@ impl<Q: Queue> Settler<Q> {
         self.hide(queue, &entries, window).await;
     }
 
-    /// Hides messages for so long from now, or as long as one receive allows.
+    /// Hides messages for this long from now, or as long as one receive allows.
     async fn hide(
         &self,
         queue: &QueueArn,
@@ -108,7 +107,7 @@ impl<Q: Queue> Settler<Q> {
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
-        // SQS may have carried out a wish that it did not mention, so that wish is not shortened.
+        // SQS may have made a change that its response does not mention, so it is not shortened.
         let unconfirmed = Err(EntryError::unconfirmed());
         let is_refused = |result: &Confirmation| {
             *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault)

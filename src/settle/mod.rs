@@ -1,11 +1,11 @@
 //! Turns plans into queue calls. It takes no decision: a message whose plan cannot be carried out
 //! stays with SQS.
 //!
-//! - *Copy*: send the copy, see SQS confirm it by its id, then delete the original. If the copy is
-//!   not confirmed, the original stays. If there is time for one more call, the original is hidden
-//!   for its delay, and for five minutes at least.
-//! - *Hide*, *Show*: change how long SQS hides the message. The messages behind it in its FIFO
-//!   group become receivable with it.
+//! - *Copy*: send the copy, wait until SQS confirms it by its id, then delete the original. If the
+//!   copy is not confirmed, the original stays. If there is time for one more call, the original is
+//!   hidden for its delay, and for five minutes at least.
+//! - *Hide*, *Show*: change how long SQS hides the message. Its successors in its FIFO group become
+//!   visible with it.
 //! - *Done*: no call. The host deletes the message, or `done.rs` does if no host does.
 //! - *Keep*: no call.
 //!
@@ -28,8 +28,8 @@
 //! visible after its visibility timeout. If a copy and its original both exist, they have one
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
-//! Entries for one queue share a request (`sending.rs`). After a send without a response other sends
-//! wait, and the length of a refused copy is the limit of its queue's next copies (`queues.rs`).
+//! Entries for one queue share a request (`sending.rs`). After a send without a response other
+//! sends wait, and a refused copy's length limits its queue's next copies (`queues.rs`).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -60,23 +60,23 @@ mod tests;
 pub(crate) use done::Deleted;
 pub(crate) use queues::{MaxLengths, SendPause};
 
-/// The longest try of one call.
+/// The timeout of one try of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// No send begins with less time than this. A send that is cut off may have been carried out, and
-/// the message would exist twice.
+/// The least time for a send. A send that is cut off may take effect, and then the message is
+/// doubled.
 const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
 /// The longest time for all tries of one chunk and the pauses between them, with any policy. If SQS
-/// does not take a message for so long, the message waits by its visibility timeout.
+/// takes no message for this long, the message waits with its visibility timeout.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A call with an ambiguous response is tried again at most once: each further try of a send may
 /// store the copies once more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
-/// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
+/// The most chunks whose calls are in progress at once. Each may have 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
 
-/// One planned message, and the messages of its batch that must stay behind it.
+/// One planned message, and its successors in its batch.
 pub(crate) struct Task {
     pub(crate) decision: Decision,
     pub(crate) plan: Plan,
@@ -86,7 +86,7 @@ pub(crate) struct Task {
 /// The messages of the same FIFO group that wait for a message.
 pub(crate) enum Waiting {
     Nobody,
-    /// They become receivable with this message: until then SQS holds them back.
+    /// They become visible with this message: until then SQS blocks them.
     ForVisibility(Vec<Arc<Delivery>>),
     /// They are handled after SQS confirms this message in the dead-letter queue. If the sender is
     /// dropped, they are not.
@@ -104,7 +104,7 @@ pub(crate) struct Settled {
 pub(crate) struct Window {
     /// The start of the invocation. No message of it was received later.
     pub(crate) started: Instant,
-    /// No call is waited for after this.
+    /// The end of the wait for calls.
     pub(crate) deadline: Instant,
 }
 
@@ -119,8 +119,8 @@ pub(crate) struct Settler<Q> {
 
 impl<Q: Queue> Settler<Q> {
     /// Settles messages as they arrive, several chunks at once, until the sender is dropped.
-    /// Reports each message when it is settled. `task` plans a message no earlier than its turn
-    /// comes, since a copy takes as much memory as its original.
+    /// Reports each message when it is settled. `task` plans a message as late as possible, since a
+    /// copy takes as much memory as its original.
     pub(crate) async fn settle<T>(
         &self,
         mut tasks: UnboundedReceiver<T>,
@@ -354,7 +354,7 @@ fn handle(delivery: &Delivery) -> &str {
 }
 
 struct Tries {
-    /// No try begins at this moment or later.
+    /// The time before which a try must begin.
     latest: Instant,
     made: u32,
     /// The pause before the last try.

@@ -1,6 +1,6 @@
-//! Facts about queues that settling learns: after a send without a response, other sends to the queue
-//! wait, since their number doubles if every response is lost. And the length of a message that a queue
-//! refused: a function cannot read its `MaximumMessageSize`.
+//! Facts about queues that settling learns. After a send without a response, other sends to the
+//! queue wait, since their number doubles if every response is lost. The other fact is the length
+//! of a message that a queue refused, since a function cannot read `MaximumMessageSize`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::queue::{CallErrorKind, MAX_BATCH_BYTES, QueueArn};
 
-/// After a send without a response, no other send to the same queue begins for so long. Then one
-/// send goes ahead, and the others follow after its response.
+/// After a send without a response, no other send to the same queue begins for this time. Then one
+/// send begins, and the others follow after its response.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
+/// Permits sends, or not. A message that may not be sent waits with its visibility timeout.
 #[derive(Default)]
 pub(crate) struct SendPause(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 
@@ -26,14 +26,14 @@ impl SendPause {
             None => true,
             Some(until) if Instant::now() < *until => false,
             Some(until) => {
-                // This send goes ahead. If it never ends, another one goes ahead later.
+                // This send begins. If it never ends, another one begins later.
                 *until = Instant::now() + PAUSE;
                 true
             }
         }
     }
 
-    /// Learns how a send to this queue ended.
+    /// Notes how a send to this queue ended.
     pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
         let mut paused_until = lock(&self.0);
         match error {
@@ -50,8 +50,8 @@ impl SendPause {
     }
 }
 
-/// After so long, a copy of any length is tried again: the attribute may have been raised. It is longer
-/// than most visibility timeouts.
+/// After this time, a copy of any length is tried again: the attribute may have been raised. It is
+/// longer than most visibility timeouts.
 const REMEMBERED: Duration = Duration::from_mins(15);
 
 /// The longest message of each queue that has refused one.
@@ -67,7 +67,7 @@ impl MaxLengths {
         }
     }
 
-    /// Learns that a message of so many bytes was refused.
+    /// Notes that a message of this many bytes was refused.
     pub(super) fn note_refused(&self, queue: &Arc<QueueArn>, bytes: usize) {
         let max = self.of(queue).min(bytes.saturating_sub(1));
         lock(&self.0).insert(Arc::clone(queue), (max, Instant::now() + REMEMBERED));

@@ -1,5 +1,5 @@
-//! A copy on its way: sent or not, confirmed or not; and the chunks of entries that share a request, which
-//! are gathered until it is full, or until the first of them has waited long enough.
+//! A copy with its progress: sent or not, confirmed or not. And the chunks of entries that share a
+//! request: each is gathered until it is full, or until its first entry has waited long enough.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::queue::{
 };
 use crate::report::Settlement;
 
-/// Every server takes a request of this length: it was SQS's own limit until 2025. Only of a longer one
-/// is it true that it is too long; otherwise one wrong response would set a limit for all copies.
+/// Every server takes a request of this length, which was SQS's own limit until 2025. Only a longer
+/// one can be too long; without this check, one wrong response would set a limit for all copies.
 const LEAST_REQUEST: usize = 262_144;
 
-/// The queue in which the original is, and the one to which the copy goes.
+/// The queue of the original, and the queue of the copy.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Route {
     pub(super) from: Arc<QueueArn>,
@@ -39,7 +39,7 @@ pub(super) struct Sending {
 pub(super) enum Sent {
     /// To be sent, or to be sent again after an error with this code.
     NotYet(Option<String>),
-    /// SQS's response names it as sent.
+    /// SQS has confirmed it.
     Confirmed,
     /// It cannot be sent, or not in time.
     Refused(String),
@@ -95,7 +95,7 @@ impl Sending {
     }
 }
 
-/// Notes the response in the copies it is about; returns the error that remains, if any.
+/// Notes the response in its copies; returns the error that remains, if any.
 pub(super) fn record(
     response: Result<Vec<Confirmation>, CallError>,
     copies: Vec<&mut Sending>,
@@ -118,7 +118,7 @@ pub(super) fn record(
             failed
         }
         Err(error) => {
-            // Alone in its request, a copy is the one that is meant.
+            // If a copy is alone in its request, the error applies to that copy.
             let is_too_long = match copies.as_slice() {
                 [copy] if error.code == "BatchRequestTooLong" => copy.size() > LEAST_REQUEST,
                 [_] => error.code == MESSAGE_TOO_LONG,
@@ -141,7 +141,7 @@ pub(super) fn record(
 /// The longest wait of the oldest entry of a chunk for further entries.
 const MAX_LINGER: Duration = Duration::from_millis(250);
 
-/// The chunks in the making, one for each place.
+/// The incomplete chunks, one for each place.
 pub(super) struct Chunks<K, T>(BTreeMap<K, Chunk<T>>);
 
 struct Chunk<T> {
@@ -155,8 +155,8 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         Self(BTreeMap::new())
     }
 
-    /// Adds an entry of so many bytes. Returns the entries to send now: the chunk if it is full, or
-    /// all earlier entries if this one does not fit.
+    /// Adds an entry of this many bytes. Returns the entries to send now: the chunk if it is full,
+    /// or all earlier entries if this one does not fit.
     pub(super) fn push(&mut self, place: &K, entry: T, bytes: usize) -> Option<Vec<T>> {
         let chunk = self.0.entry(place.clone()).or_default();
         let overflows = chunk.bytes + bytes > MAX_BATCH_BYTES;

@@ -1,4 +1,5 @@
-//! The task that asks the table for the messages of a scope, together.
+//! The task that sends the requests of a scope's messages to the table. One request serves all
+//! messages that ask together.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,15 +13,14 @@ use crate::disposition::Deferral;
 use crate::limit::{Admission, Ask, Claim, Demand, LimitState, Share};
 use crate::table::{Field, TableError};
 
-/// The most requests in a row for the messages that ask together. They ask twice.
+/// The most requests in a row for messages that ask together. After a wait, as many once more.
 pub(super) const MAX_REQUESTS: u32 = 3;
-/// The other messages of a batch ask within this time after the first one, unless something else
-/// prevents their calls.
+/// The other messages of a batch ask within this time, unless they wait for another step first.
 const TOGETHER: Duration = Duration::from_millis(1);
-/// No message waits longer by what was seen of the line before.
+/// An older state of the waiting list decides about no message.
 const FRESH: Duration = Duration::from_millis(500);
-/// A throttled table is asked once more after half of this to one and a half. Then most messages keep
-/// about their order, and need no copy to ask again.
+/// The task waits for 50 to 150 % of this time before it asks once more. Meanwhile, most messages
+/// keep about their order, and need no copy.
 pub(super) const LATER: Duration = Duration::from_millis(200);
 
 /// The task that asks for the messages of a scope.
@@ -31,14 +31,14 @@ pub(super) struct AskTask {
 }
 
 impl Drop for AskTask {
-    /// The runtime ended the task. The next message begins a new one.
+    /// If the runtime ended the task, the next message begins a new one.
     fn drop(&mut self) {
         if !self.is_over {
             let waiting = self.with(|state| {
                 state.is_asked = false;
                 mem::take(&mut state.waiting)
             });
-            // Without the lock, since this wakes their tasks.
+            // After the lock is free, since this wakes the tasks of the messages.
             drop(waiting);
         }
     }
@@ -55,7 +55,7 @@ impl AskTask {
             let waiting = {
                 let mut state = self.item.limits();
                 if state.waiting.is_empty() {
-                    // Under the lock, so that no message waits for nobody.
+                    // Under the lock, so that no message waits for a task that has ended.
                     state.is_asked = false;
                     self.is_over = true;
                     return;
@@ -67,7 +67,7 @@ impl AskTask {
         }
     }
 
-    /// Waits until all ask that are expected to.
+    /// Waits until all expected messages have asked.
     async fn gathered(&self) {
         let complete = self.with(|state| Arc::clone(&state.complete));
         while self.with(|state| state.waiting.len() < state.expected) {
@@ -78,14 +78,14 @@ impl AskTask {
     /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
         let client = &*self.client;
-        // If the limit changed a moment ago, the last one knows it.
+        // If the limit changed a moment ago, the last message has the new one.
         let Some(limit) = waiting.last().map(|one| one.limit) else { return };
         let known = &self.item;
         let mut seen = known.seen().limit;
         let is_foreign =
             |one: &Asker| matches!(one.request.demand.ask, Ask::Waited(tag) if !seen.knows(tag));
         if !client.knows_time() || waiting.iter().any(is_foreign) && !known.is_known(FRESH) {
-            // A clock that is off is corrected before it decides anything, and so is an old state.
+            // A read corrects a wrong clock and an old state before they decide.
             match self.read().await {
                 Ok(state) => seen = state,
                 Err(error) => return self.without_answer(&error, waiting),
@@ -96,9 +96,9 @@ impl AskTask {
             if number == MAX_REQUESTS && !self.asks_again(&mut may_ask_again, &waiting).await {
                 break;
             }
-            // The others' attempts have ended.
+            // The attempts of the others have ended.
             waiting.retain(|one| !one.answer.is_closed());
-            // Slots that pass before the answer would be lost.
+            // Reservations that pass before the response would be lost.
             let at = client.now() + client.latency();
             let is_free = number == 0 && seen.has_free_gate(at);
             let is_guess = is_free && self.with(|state| state.is_gate_busy);
@@ -114,14 +114,14 @@ impl AskTask {
                 .map(|one| claim.take(Demand { ask: one.ask(client), ..one.request.demand }))
                 .collect();
             if is_guess && claim.slots() == 0 {
-                // No message is refused by a guess.
+                // A guess refuses no message.
                 self.with(|state| state.is_gate_busy = false);
                 continue;
             }
             let before = if claim.is_empty() && known.is_known(FRESH) {
                 seen
             } else if claim.is_empty() {
-                // Others may have been called meanwhile.
+                // Other environments may have made calls meanwhile.
                 match self.read().await {
                     Ok(state) => seen = state,
                     Err(error) => return self.without_answer(&error, waiting),
@@ -175,11 +175,12 @@ impl AskTask {
                 return;
             }
         }
-        // Too many others change the item at the same time. Those who wait in line wait on.
+        // Too many environments change the item at the same time. Waiting messages stay in the
+        // list.
         self.wait_on(waiting, &Claim::new(&limit, seen, client.now()), &seen);
     }
 
-    /// Waits a moment, once. Many environments that ask at the same time do not ask again together.
+    /// Waits once, for a random time, so that many environments do not ask again together.
     async fn asks_again(&self, may_ask_again: &mut bool, waiting: &[Asker]) -> bool {
         let asks = mem::take(may_ask_again);
         if asks {
@@ -208,7 +209,7 @@ impl AskTask {
         self.defer_for_table(others);
     }
 
-    /// Gives the messages their shares. Returns those whose slots passed meanwhile.
+    /// Gives the messages their shares. Returns the messages whose reservations passed meanwhile.
     fn answer(
         &self,
         shares: impl Iterator<Item = (Asker, Share)>,
@@ -221,7 +222,7 @@ impl AskTask {
         let mut late = Vec::new();
         for (one, share) in shares {
             match claim.admission(share, before) {
-                // They would all be used at once.
+                // The late messages would all call at once.
                 Admission::Slot(wait) if at + wait + claim.tolerance() < now => {
                     late.push(one);
                 }
@@ -252,12 +253,12 @@ impl AskTask {
         }
     }
 
-    /// Admits messages without a table: no more than lately.
+    /// Admits messages without the table, at the rate of the last calls.
     fn alone(&self, waiting: Vec<Asker>) {
         let client = &*self.client;
         let now = client.now();
         for one in waiting {
-            // It would not call by its slot, and another could.
+            // It would not call at its reservation, and another message could.
             if matches!(one.request.demand.ask, Ask::Joins(_)) {
                 one.answer(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 });
                 continue;
@@ -283,7 +284,7 @@ impl AskTask {
 }
 
 impl Asker {
-    /// Its question, with the time that all execution environments have.
+    /// The request, with its time by the clock that all execution environments share.
     fn ask(&self, client: &TableClient) -> Ask {
         match self.request.demand.ask {
             Ask::Joins(until) => Ask::Joins(client.shared(until)),
@@ -291,7 +292,7 @@ impl Asker {
         }
     }
 
-    /// Answers by the time of this execution environment.
+    /// Sends the admission, with its time by the clock of this execution environment.
     fn admit(self, client: &TableClient, admission: Admission) {
         self.answer(Admitted::By(match admission {
             Admission::InLine(tag, due) => Admission::InLine(tag, client.local(due)),
@@ -299,7 +300,7 @@ impl Asker {
         }));
     }
 
-    /// Nobody waits any more for a message whose attempt has ended.
+    /// Sends the decision. If the attempt of the message has ended, no task receives it.
     fn answer(self, admitted: Admitted) {
         let _ = self.answer.send(admitted);
     }

@@ -1,4 +1,4 @@
-//! What an operator sees of a rate limit while it runs, and changes.
+//! Shows and changes a rate limit for an operator while it runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
 use crate::settings::SharedTable;
 use crate::table::{Answer, Field, Key, Table, TableError, Update};
 
-/// An operator is in no hurry.
+/// The timeout of a request. An operator can wait longer than a message.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Calls change the item all the time.
+/// Each call changes the item, so a change may need many requests.
 const MAX_REQUESTS: u32 = 20;
 
-/// The paused keys of a scope, in an item of their own. Each number is the end of the pause, in which
-/// the hash of the value replaces the last 16 bits: 65 µs.
+/// The paused keys of a scope, in an item of their own. Each number is the end of a pause; the hash
+/// of the key's value replaces its last 16 bits, which are 65 µs.
 const PAUSED_KEYS: [Field; 8] = Field::each([
     "pausedKey0",
     "pausedKey1",
@@ -39,28 +39,27 @@ const HASH: u64 = 0xffff;
 
 /// A rate limit in a [`SharedTable`], as an operator sees and changes it while it runs.
 ///
-/// A change counts for all execution environments at once: the next call of each is asked for by what
-/// the table says. Calls that have their reservations already are made, for as long as
-/// [`max_reservation`](RateLimit::max_reservation). It lasts until its time or the next change,
-/// whatever is deployed meanwhile.
+/// A change applies to all execution environments, from their next call on. Calls that have a
+/// reservation are still made, within [`max_reservation`](RateLimit::max_reservation). A change
+/// lasts until its time or the next change, even across deployments.
 #[derive(Clone, Debug)]
 pub struct LimitControl {
     table: Arc<dyn Table>,
     clock: Clock,
     limit: RateLimit,
-    /// The item, or two: a value that is written as a number may be a text too.
+    /// One item, or two, since a value in the form of a number may be a text too.
     items: Vec<Key>,
     /// The item of the paused keys.
     index: Key,
-    /// The hash of the value, if the limit is of one value of a key.
+    /// The hash of the value, if the limit applies to one value of a key.
     own: Option<u16>,
-    /// The known values, those with a weight or its own, by the part of their hash in the items.
+    /// The values with a weight or a limit of their own, by the part of their hash in the items.
     tenants: BTreeMap<u16, String>,
 }
 
 impl LimitControl {
-    /// The limit of all messages of a scope, if the policy has one. A `queue` is named if the policy is
-    /// that queue's own.
+    /// The limit of all messages of a scope, if the policy has one. `queue` is set if the policy
+    /// applies to that queue only.
     #[must_use]
     pub fn new(
         shared: &SharedTable,
@@ -94,7 +93,7 @@ impl LimitControl {
             scope_key(&shared.namespace, queue.unwrap_or_default(), scope)
         });
         let (items, index) = (items.collect(), index(shared, queue, scope));
-        // The last one is that of a text.
+        // The last hash is that of a text.
         let own = hashes(value).last();
         let tenants = own.map(|own| (own, value.to_owned())).into_iter().collect();
         Some(Self { own, tenants, ..Self::of_items(shared, limit, items, index) })
@@ -119,7 +118,7 @@ impl LimitControl {
             let (now, state) = (self.now(date), LimitState::of(&before));
             if status.is_none() || state != LimitState::default() {
                 let mut seen = state.status(&self.limit, now);
-                // The messages of a key's value are no tenants.
+                // The messages of one value of a key have no tenants.
                 seen.tenants.retain(|tenant| tenant.hash != Tenant::ALL.owner());
                 seen.service_paused =
                     SharedHealth::of(&before).paused(now).map(|paused| paused.rest);
@@ -142,30 +141,30 @@ impl LimitControl {
         Ok(status)
     }
 
-    /// Sets another number of calls in each period of the policy: until then, or until the next change.
+    /// Sets another number of calls in each period of the policy, until `until` or the next change.
     /// The burst is at most this number.
     ///
     /// # Errors
     ///
-    /// If the table does not answer within 10 s, or too many calls change it meanwhile. The change may
-    /// have been made.
+    /// If the table does not respond within 10 s, or too many calls change it. The change may be
+    /// made.
     pub async fn set(&self, calls: u32, until: Option<SystemTime>) -> Result<(), TableError> {
         self.change(OverrideChange::Set { calls, until }).await
     }
 
-    /// Lets no call begin: until then, or until [`resume`](Self::resume). No retry is used meanwhile, and no
-    /// probe is made. A message that waits by its visibility asks again after 15 min at most, which
-    /// uses a receive.
+    /// Pauses all calls, until `until` or [`resume`](Self::resume). The pause uses no retry, and
+    /// has no probe. With `visibility`, a message asks again after at most 15 min, which uses a
+    /// receive.
     pub async fn pause(&self, until: Option<SystemTime>) -> Result<(), TableError> {
         self.change(OverrideChange::Pause { until }).await
     }
 
-    /// Ends the pause of [`pause`](Self::pause).
+    /// Ends the pause.
     pub async fn resume(&self) -> Result<(), TableError> {
         self.change(OverrideChange::Resume).await
     }
 
-    /// Goes back to the limit of the policy, without a pause.
+    /// Restores the limit of the policy, without a pause.
     pub async fn reset(&self) -> Result<(), TableError> {
         self.change(OverrideChange::Reset).await
     }
@@ -188,7 +187,7 @@ impl LimitControl {
         }
     }
 
-    /// Lists the key as paused until then, if there is room.
+    /// Lists the key as paused until then, unless the list is full.
     async fn list(&self, own: u16, until: u64) -> Result<(), TableError> {
         let mut seen = answer(self.table.read(&self.index)).await?;
         let listed = if until == 0 { 0 } else { until & !HASH | u64::from(own) };
@@ -237,12 +236,12 @@ fn index(shared: &SharedTable, queue: Option<&str>, scope: Scope) -> Key {
     item_key(&shared.namespace, "paused", queue.unwrap_or_default(), scope.bytes())
 }
 
-/// The hashes of the names of a value, as a person computes them.
+/// The hashes of the names of a value, as a person reads them.
 fn hashes(value: &str) -> impl Iterator<Item = u16> {
     names(value).map(|name| Tenant::of(&name, 1).owner().swap_bytes())
 }
 
-/// The names of a value. One that is written as a number may be a text too.
+/// The names of a value. A value in the form of a number may be a text too.
 fn names(value: &str) -> impl Iterator<Item = String> {
     let text = pointer::name_of_text(value).unwrap_or_default();
     pointer::name_of_number(value).into_iter().chain([text])

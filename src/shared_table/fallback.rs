@@ -1,5 +1,5 @@
-//! The calls of one execution environment while the table does not answer: as many as lately, so that
-//! all together stay within the limit.
+//! The calls of one execution environment while the table does not respond: as many as in the last
+//! 30 s, so that all environments together stay within the limit.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,22 +7,22 @@ use super::REST;
 use crate::limit::{Admission, Demand, FURTHEST_SLOT, LimitState};
 use crate::policy::RateLimit;
 
-/// The calls of so long count, and of up to half as long before.
+/// Calls of this time count, and calls of up to half as long before.
 const LATELY: Duration = Duration::from_secs(30);
-/// No slot is further away, since the table may answer before, and give that slot to another.
+/// The furthest reservation. A later one could be the table's, which may respond before.
 const LONGEST: Duration = Duration::from_millis(200);
 
 /// The calls of a scope by this execution environment, and its own gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fallback {
     began: Option<SystemTime>,
-    /// Calls since then, and in the time of the same length before.
+    /// Calls since `began`, and in the time of the same length before.
     calls: u64,
     calls_before: u64,
-    /// The gate while there is no table, and its beginning.
+    /// The gate while the table does not respond, and its beginning.
     alone: Option<OwnGate>,
     alone_since: Option<SystemTime>,
-    /// The last slot of this gate, of which the table does not know.
+    /// The last reservation of this gate. The table does not know it.
     last: Option<SystemTime>,
 }
 
@@ -37,7 +37,7 @@ struct OwnGate {
 
 impl OwnGate {
     fn admit(&mut self, units: u32, longest: Duration, now: SystemTime) -> Admission {
-        // A slot that is further away is one of a clock that was set back since.
+        // A reservation that is further away comes from a clock that was set back since.
         let is_lost = self.next > now + self.interval.saturating_mul(self.largest) + FURTHEST_SLOT;
         let slot = if is_lost { now } else { self.next.max(now) };
         let wait = slot.duration_since(now).unwrap_or_default();
@@ -60,8 +60,8 @@ impl Fallback {
         self.calls += calls;
     }
 
-    /// Admits one message without a table. It joins no line, since the line would wait for longer
-    /// than the table is away. `sample` spreads the first calls of the execution environments.
+    /// Admits one message without a table. It joins no waiting list, since the wait would be longer
+    /// than an outage of the table. `sample` spreads the first calls of the execution environments.
     pub(super) fn admit(
         &mut self,
         limit: &RateLimit,
@@ -92,8 +92,8 @@ impl Fallback {
         admission
     }
 
-    /// The slots, one in each `interval`, that calls without the table take of those which it would
-    /// give from now on. If it was away for all, the others go on without it until they ask again.
+    /// The reservations of the table that calls without it used, one in each `interval`. If the
+    /// table was down for all environments, the others go on without it until they ask again.
     pub(super) fn owed(
         &self,
         interval: Duration,
@@ -110,7 +110,7 @@ impl Fallback {
         u64::try_from(others.max(own.div_ceil(interval))).unwrap_or(u64::MAX)
     }
 
-    /// Begins a new half of the time, if this one is over.
+    /// Begins a new half of the time, if the current one is over.
     fn turn(&mut self, now: SystemTime) {
         let age = self.began.map_or(LATELY, |began| now.duration_since(began).unwrap_or(LATELY));
         if age >= LATELY / 2 {

@@ -1,6 +1,6 @@
-//! What the table notes of messages. The events that are handled once: each has an item with the record
-//! of the attempt that handles it, and the time until which it counts as done. And the attempts at
-//! messages that wait by their visibility, of which SQS counts each receive, even without a call.
+//! Notes about messages in the table. Each event that is handled once has an item: the record of
+//! the attempt in progress, then the time until which it counts as done. The table also counts
+//! attempts of messages with `visibility`, since SQS counts each receive, even without a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,17 +16,17 @@ use crate::policy::Idempotency;
 use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::table::{Field, Key, TableError, Update};
 
-/// Others wait so long beyond the end of a record, since clocks differ by up to 2 s each.
+/// Other attempts wait this much longer than a record lasts, since clocks differ by up to 2 s each.
 const MARGIN: Duration = Duration::from_secs(5);
 /// The pause before a done event is noted once more.
 const PAUSE: Duration = Duration::from_millis(20);
-/// No event counts as done for longer, so that its end is a time.
+/// The longest time for which an event counts as done, so that its end can be computed.
 const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
-/// The kind of its items. Environments of an older build use it too.
+/// The kind of the items. Environments of an older build use it too.
 const KIND: &str = "once";
 /// The attempt that handles the event.
 const OWNER: Field = Field::new("owner");
-/// The end of its record, in milliseconds since the epoch. Environments of an older build write it too.
+/// The end of the record, in milliseconds since the epoch. Older builds write it too.
 const IN_PROGRESS_UNTIL: Field = Field::new("leaseEnd");
 /// The event counts as done until then, in milliseconds since the epoch.
 const DONE_UNTIL: Field = Field::new("doneUntil");
@@ -36,17 +36,17 @@ const DONE_UNTIL: Field = Field::new("doneUntil");
 pub(crate) struct Events {
     client: Arc<TableClient>,
     idempotency: Idempotency,
-    /// How often in a row the table took no requests.
+    /// How often in a row the table throttled.
     throttled: AtomicU32,
 }
 
-/// An event that one attempt handles. The end of the record needs no request.
+/// An event that one attempt handles. Its record ends without a request.
 #[derive(Debug)]
 pub(crate) struct InProgressRecord {
     key: Key,
     owner: u64,
     lasts: Duration,
-    /// Whether the table gave it. A request under way may have its effect all the same.
+    /// Whether the table confirmed the record. A request in progress may still take effect.
     is_confirmed: bool,
     /// When others may acquire the event.
     until: Instant,
@@ -59,18 +59,18 @@ impl InProgressRecord {
     }
 }
 
-/// The answer to an attempt that wants to handle an event.
+/// The result for an attempt that wants to handle an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Acquired {
-    /// It has the record, and may call the handler.
+    /// The attempt has the record, and may call the handler.
     Recorded,
-    /// The table did not answer, or took no request for this number of times in a row. If the
-    /// attempt calls the handler, so may another one.
+    /// The table did not respond, or throttled this number of times in a row. If the attempt calls
+    /// the handler, another attempt may do so too.
     Unanswered {
         throttled: Option<u32>,
     },
     Done,
-    /// Another attempt may handle it for so long.
+    /// Another attempt may handle the event for this time.
     InProgress(Duration),
 }
 
@@ -97,7 +97,7 @@ impl Events {
         self.client.timeout() + read
     }
 
-    /// The record of an event from now on, to be acquired. No two attempts have the same `owner`.
+    /// A record of an event, not acquired yet. No two attempts have the same `owner`.
     pub(crate) fn record(
         &self,
         queue: &str,
@@ -116,8 +116,8 @@ impl Events {
     }
 
     pub(crate) async fn acquire(&self, record: &mut InProgressRecord) -> Acquired {
-        // A record by a clock that is far off would end too early, or hold the event for too long.
-        // An answer tells the time.
+        // With a wrong clock, the record would end too early, or block the event for too long. A
+        // response corrects the clock.
         if !self.client.knows_time()
             && let Err(error) = self.client.read(&record.key).await
         {
@@ -158,8 +158,8 @@ impl Events {
         Acquired::Unanswered { throttled }
     }
 
-    /// Notes that the event is done, whoever has its record now. Returns whether the table confirmed
-    /// that before `until`.
+    /// Notes that the event is done, even if another attempt has the record now. Returns whether
+    /// the table confirmed it before `until`.
     pub(crate) async fn complete(&self, record: &InProgressRecord, until: Instant) -> bool {
         let end = self.client.now() + self.idempotency.keep.min(LONGEST);
         let update = Update::new()
@@ -174,8 +174,8 @@ impl Events {
         is_noted
     }
 
-    /// Asks twice at most. A table that gave the record answered a moment ago, so it is asked even if
-    /// another request found it in trouble since.
+    /// Sends at most two requests. The table has just given the record, so they are sent even if
+    /// another request failed since.
     async fn note(&self, record: &InProgressRecord, update: &Update) -> bool {
         if self.client.update(&record.key, update).await.is_ok() {
             return true;
@@ -187,14 +187,13 @@ impl Events {
         self.client.table.update(&record.key, update).await.is_ok()
     }
 
-    /// Gives the event back after a failure, so that its next attempt need not wait for the end of
-    /// the record.
+    /// Ends the record after a failure, so that the next attempt need not wait for its end.
     pub(crate) async fn give_back(&self, record: &InProgressRecord, until: Instant) {
         let update = Update::new()
             .when(OWNER, record.owner..=record.owner)
             .set(IN_PROGRESS_UNTIL, 0)
             .set(OWNER, 0);
-        // Without an answer, the record ends by itself.
+        // If this request fails, the record ends at its time.
         let _ = timeout_at(until, self.client.update(&record.key, &update)).await;
     }
 }
@@ -210,18 +209,18 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// How many were counted before it.
+    /// How many attempts were counted before this one.
     pub(crate) fn earlier(&self) -> u32 {
         u32::try_from(self.earlier).unwrap_or(u32::MAX)
     }
 }
 
 impl TableClient {
-    /// Counts an attempt that is about to begin, on a second or later receive. `None` if the table
+    /// Counts an attempt that is about to begin, from the second receive on. `None` if the table
     /// does not confirm it.
     pub(crate) async fn count(&self, queue: &QueueArn, message_id: &str) -> Option<Counted> {
         let key = self.key("attempts", &queue.to_string(), message_id.as_bytes());
-        // SQS keeps no message for longer.
+        // SQS keeps no message longer.
         let end = self.now() + MAX_RETENTION;
         let update = Update::new().add(ATTEMPTS, 1).set(Field::EXPIRES, expires(end));
         let Ok(answer) = self.update(&key, &update).await else {
@@ -231,11 +230,11 @@ impl TableClient {
         Some(Counted { key, earlier: answer.before.get(ATTEMPTS) })
     }
 
-    /// Takes back an attempt whose handler was not called, unless another one was counted since.
+    /// Uncounts an attempt whose handler was not called, unless another one was counted since.
     pub(crate) async fn take_back(&self, Counted { key, earlier }: Counted) {
         let now = earlier.saturating_add(1);
         let update = Update::new().when(ATTEMPTS, now..=now).set(ATTEMPTS, earlier);
-        // Without an answer, one call fewer may be made.
+        // If this request fails, the message may have one call less.
         let _ = self.update(&key, &update).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The knowledge of an execution environment about a scope, and the permission to call by it.
+//! The state of a scope as an execution environment last saw it, and the tickets for calls.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -14,12 +14,12 @@ use crate::lock::lock;
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Key};
 
-/// The knowledge of this execution environment about a scope.
+/// The state of a scope as this execution environment last saw it.
 #[derive(Debug)]
 pub(super) struct SharedScope {
     pub(super) key: Key,
     pub(super) seen: Mutex<Known>,
-    /// Held while a request is under way, so that messages that ask together ask once.
+    /// Locked during a request, so that messages that ask together send one request.
     pub(super) asking: AsyncMutex<()>,
     pub(super) limits: Mutex<Askers>,
 }
@@ -29,15 +29,15 @@ pub(super) struct Known {
     pub(super) health: SharedHealth,
     /// The limit in the same item.
     pub(super) limit: LimitState,
-    /// The expiry of the item, which the limit in it may need for longer than the pause.
+    /// The expiry of the item. The limit in the item may need it for longer than the pause.
     pub(super) expires: u64,
-    /// The time of the last request, even if it got no answer.
+    /// The time of the last request, even if it got no response.
     pub(super) asked: Option<Instant>,
     /// Results that are not reported yet, of calls that began in this generation.
     pub(super) pending: (u64, Results),
 }
 
-/// The permission to call. The result of the call is told with it.
+/// The permission to call. The result of the call is reported with it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) state: Arc<SharedScope>,
@@ -88,7 +88,7 @@ impl SharedScope {
 }
 
 impl Known {
-    /// Notes a response. Returns whether it says something new.
+    /// Notes a response. Returns whether it is new information.
     pub(super) fn answer(&mut self, ticket: &Ticket, now: SystemTime) -> bool {
         let is_new = !(self.health.is_clean(now) && self.pending.1.is_empty());
         if is_new && let Some(pending) = self.pending_of(ticket) {
@@ -97,7 +97,7 @@ impl Known {
         is_new
     }
 
-    /// The results of this generation, if the ticket is of it.
+    /// The results of this generation, if the ticket belongs to it.
     pub(super) fn pending_of(&mut self, ticket: &Ticket) -> Option<&mut Results> {
         let generation = self.health.generation();
         if self.pending.0 != generation {
@@ -107,24 +107,24 @@ impl Known {
     }
 }
 
-/// The questions of this execution environment about the limit of a scope.
+/// The messages of this execution environment that ask about the limit of a scope.
 #[derive(Debug, Default)]
 pub(super) struct Askers {
-    /// Whether other environments had taken slots of the gate that this one took for free.
+    /// Whether other environments had made reservations where this one saw a free gate.
     pub(super) is_gate_busy: bool,
     pub(super) fallback: Fallback,
-    /// The limit, and since when it is known.
+    /// The limit, and the time since which it is known.
     pub(super) known: Option<KnownLimit>,
     pub(super) waiting: Vec<Asker>,
-    /// How many are to ask together.
+    /// How many messages will ask together.
     pub(super) expected: usize,
-    /// Notified when so many wait.
+    /// Notified when all of these wait.
     pub(super) complete: Arc<Notify>,
-    /// Whether a task asks for the messages that wait.
+    /// Whether a task sends the requests of the messages that wait.
     pub(super) is_asked: bool,
-    /// How often in a row the table took no requests.
+    /// How often in a row the table throttled.
     pub(super) throttled: u32,
-    /// Units that calls used beyond those of their reservations, of which the table does not know.
+    /// Units that calls used in addition to their reservations, not reported to the table yet.
     pub(super) uncorrected: i64,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Askers {
 pub(crate) struct Request {
     pub(crate) demand: Demand,
     pub(crate) sample: f64,
-    /// Whether it takes no slot while its service is paused.
+    /// Whether it makes no reservation while its service is paused.
     pub(crate) may_be_deferred: bool,
 }
 
@@ -145,12 +145,12 @@ pub(super) struct Asker {
     pub(super) answer: oneshot::Sender<Admitted>,
 }
 
-/// The answer to a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
     By(Admission),
     Paused,
-    /// The table did not decide, for this number of times in a row.
+    /// The table did not decide, this number of times in a row.
     Deferred {
         why: Deferral,
         times: u32,
@@ -158,7 +158,7 @@ pub(crate) enum Admitted {
 }
 
 impl Askers {
-    /// This limit, and since when it is known.
+    /// This limit, and the time since which it is known.
     pub(super) fn known(
         &mut self,
         limit: &RateLimit,

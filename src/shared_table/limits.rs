@@ -1,5 +1,5 @@
-//! The rate limits of the scopes, which all execution environments keep together. Messages of one
-//! scope that ask at the same time ask by one request.
+//! The rate limits of the scopes, which all execution environments share. Messages of one scope
+//! that ask at the same time share one request.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::limit::{Admission, Claim, Demand, KnownLimit, LimitState, StartTag};
 use crate::policy::RateLimit;
 use crate::table::Field;
 
-/// What was seen of a line says for so long whether messages wait in it.
+/// A waiting list that was seen within this time shows whether messages wait in it.
 const LATELY: Duration = Duration::from_secs(10);
 
 impl SharedPauses {
-    /// The longest time until a message has its slot.
+    /// The longest time until a message has its reservation.
     pub(crate) fn reservation_timeout(&self) -> Duration {
         self.client.timeout().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }
 
-    /// Admits one message by its rate limit. So many `others` are about to ask.
+    /// Admits one message by its rate limit. `others` is the number of messages that will ask too.
     pub(crate) async fn take_slot(
         &self,
         scope: Scope,
@@ -48,18 +48,18 @@ impl SharedPauses {
             let complete = is_complete.then(|| Arc::clone(&state.complete));
             (complete, mem::replace(&mut state.is_asked, true))
         };
-        // Without the lock: a runtime that shuts down drops the task at once, which takes the lock.
+        // After the lock is free: a runtime that shuts down drops the task, which takes the lock.
         if let Some(complete) = complete {
             complete.notify_one();
         }
         if !is_asked {
             tokio::spawn(AskTask::new(Arc::clone(&self.client), item).ask());
         }
-        // The task ends without an answer if its runtime does.
+        // If the runtime ends, the task ends without a decision.
         admitted.await.unwrap_or(Admitted::Deferred { why: Deferral::TableUnavailable, times: 1 })
     }
 
-    /// Whether a message would wait in line, as far as this execution environment knows.
+    /// Whether a message would join the waiting list, as far as this execution environment knows.
     pub(crate) fn would_wait(&self, scope: Scope, limit: &RateLimit, demand: Demand) -> bool {
         let client = &self.client;
         let (item, now) = (self.scope(scope), client.now());
@@ -68,18 +68,18 @@ impl SharedPauses {
         item.is_known(LATELY) && seen.would_wait(&known, demand, now)
     }
 
-    /// Tells all execution environments that the service refused a call.
+    /// Reports to all execution environments that the service refused a call.
     pub(crate) async fn refused(&self, scope: Scope, limit: &RateLimit, asked: SystemTime) {
         let asked = self.client.shared(asked);
         self.slow_down(scope, limit, |seen, known, now| seen.refused(known, asked, now)).await;
     }
 
-    /// Tells all execution environments what a response says is left of the service's allowances.
+    /// Reports to all execution environments the rest of the service's allowances, by a response.
     pub(crate) async fn capped(&self, scope: Scope, limit: &RateLimit, allowances: &[Allowance]) {
         self.slow_down(scope, limit, |seen, known, now| seen.capped(known, allowances, now)).await;
     }
 
-    /// Tells all execution environments of a lower pace, if there is one.
+    /// Reports a lower pace to all execution environments, if there is one.
     async fn slow_down(
         &self,
         scope: Scope,
@@ -94,14 +94,14 @@ impl SharedPauses {
                 let known = item.limits().known(limit, client.started, now);
                 let seen = item.seen().limit;
                 let Some(next) = slower(&seen, &known, now) else { return };
-                // Further calls of this environment need not tell it.
+                // Further calls of this environment need not report it.
                 item.seen().limit = next;
                 (seen, next, Claim::new(&known, next, now).in_use_until())
             };
             let end = end.max(item.paused_until(now));
             let update = seen.pace_update(&next).set(Field::EXPIRES, expires(end));
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
-            // If the table does not know of this one, it will of the next one.
+            // If this request fails, the next refused call reports the pace.
             let Ok(answer) = client.update(&item.key, &update).await else { return };
             let before = LimitState::of(&answer.before);
             let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
@@ -116,8 +116,8 @@ impl SharedPauses {
         self.scope(scope).seen().limit.likely(units, limit)
     }
 
-    /// Corrects the units of a call, together with those of other calls that end now. A call that
-    /// used fewer is not corrected if others change the item all the time.
+    /// Corrects the units of a call, together with those of other calls that end now. If other
+    /// environments keep changing the item, a call that used fewer units is not corrected.
     pub(crate) async fn correct(
         &self,
         scope: Scope,
@@ -158,7 +158,7 @@ impl SharedPauses {
         seen.in_effect(limit, self.client.now())
     }
 
-    /// When a message in line returns, if its service is paused until this time.
+    /// When a message of the waiting list returns, if its service is paused until this time.
     pub(crate) fn paused_in_line(
         &self,
         scope: Scope,
@@ -178,8 +178,9 @@ impl SharedPauses {
         self.scope(scope).seen().health.recovery(self.client.now())
     }
 
-    /// Waits for a slot of a service without a limit that recovers: its calls pass the gate of a
-    /// limit that grows. So many `others` are about to ask. Trouble of the store stops no call.
+    /// Waits for a reservation with a service that recovers and has no limit: its calls pass the
+    /// gate of a limit that grows. `others` is the number of messages that are about to ask. A
+    /// failure of the table stops no call.
     pub(crate) async fn recover(
         &self,
         recovery: Recovery,

@@ -1,6 +1,6 @@
-//! The state that the execution environments of a function share, by way of a table: it asks the
-//! store in time, corrects the clock by it, and says so if the table does not answer. It knows of a
-//! message no more than its id.
+//! The state that the execution environments of a function share in a table. Each request has a
+//! timeout, each response corrects the clock, and an event reports failures of the table. The table
+//! has no part of a message but its id.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -33,21 +33,21 @@ pub(crate) use idempotency::{Acquired, Acquisition, Counted, Events};
 pub(crate) use known::{Admitted, Request, Ticket};
 pub(crate) use pauses::{NoTicket, SharedPauses};
 
-/// The longest time for an answer that may need a new connection: the first one, one after a while
-/// without any, and one after a request without an answer.
+/// The longest time for a response that may need a new connection: the first one, one after a while
+/// without requests, and one after a request without a response.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
-/// The longest time for an answer by a connection in use.
+/// The longest time for a response on a connection in use.
 const ANSWER: Duration = Duration::from_millis(250);
-/// After several requests in a row without an answer, the table is not asked for so long.
+/// After several requests in a row without a response, no request is sent for this time.
 const REST: Duration = Duration::from_secs(1);
-/// An item expires so long after its last use.
+/// An item expires this long after its last use.
 const UNUSED: Duration = Duration::from_secs(86_400);
-/// A clock that goes wrong by so many milliseconds since the last answer was set.
+/// If the clock moved by this many milliseconds against the last response, somebody set it.
 const MOST_DRIFT: u64 = 1_000;
-/// Trouble of one kind is logged once in this time.
+/// A failure of one kind is logged once in this time.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The table, as one execution environment asks it.
+/// The client of the table in one execution environment.
 #[derive(Debug)]
 pub(crate) struct TableClient {
     table: Arc<dyn Table>,
@@ -56,26 +56,26 @@ pub(crate) struct TableClient {
     clock: Clock,
     /// The time at which this execution environment started, by its clock.
     started: SystemTime,
-    /// Milliseconds by which the time of the table is later than the clock.
+    /// Milliseconds by which the time of the table is ahead of the clock.
     offset: AtomicI64,
-    /// The time that the last answer took, in nanoseconds.
+    /// The time that the last response took, in nanoseconds.
     latency: AtomicU64,
     answers: Mutex<Answers>,
     observers: Observers,
 }
 
-/// How the table answered lately.
+/// The last responses of the table.
 #[derive(Debug, Default)]
 struct Answers {
-    /// The time of the last request, if it was answered.
+    /// The time of the last request, if it got a response.
     answered: Option<Instant>,
-    /// The time of the last answer, and what the clock showed then.
+    /// The time of the last response, and the time of the clock then.
     shown: Option<(Instant, SystemTime)>,
-    /// Requests in a row without an answer.
+    /// Requests in a row without a response.
     unanswered: u32,
-    /// The table is not asked before this.
+    /// No request is sent before this time.
     rests_until: Option<Instant>,
-    /// When trouble of each kind was logged last.
+    /// When a failure of each kind was logged last.
     told: [Option<Instant>; 4],
 }
 
@@ -99,17 +99,17 @@ impl TableClient {
         Self { observers, ..self }
     }
 
-    /// The time of day, as all execution environments have it.
+    /// The time of day, by the clock that all execution environments share.
     pub(crate) fn now(&self) -> SystemTime {
         self.shared(self.clock.now())
     }
 
-    /// A time of this execution environment's clock, as all have it.
+    /// A time of this execution environment's clock, by the shared clock.
     fn shared(&self, time: SystemTime) -> SystemTime {
         shifted(time, self.offset.load(Ordering::Relaxed))
     }
 
-    /// A time by the clock of this execution environment.
+    /// A time of the shared clock, by the clock of this execution environment.
     pub(crate) fn local(&self, time: SystemTime) -> SystemTime {
         shifted(time, self.offset.load(Ordering::Relaxed).saturating_neg())
     }
@@ -121,7 +121,7 @@ impl TableClient {
         if is_in_use { ANSWER } else { FIRST_ANSWER }
     }
 
-    /// The time that an answer is expected to take.
+    /// The time that a response is expected to take.
     fn latency(&self) -> Duration {
         Duration::from_nanos(self.latency.load(Ordering::Relaxed)).min(ANSWER)
     }
@@ -134,7 +134,7 @@ impl TableClient {
         scope_key(&self.namespace, queue, scope)
     }
 
-    /// Whether the table told the time, and the clock was not set since.
+    /// Whether the table sent its time, and the clock was not set since.
     fn knows_time(&self) -> bool {
         let Some((answered, shown)) = self.answers().shown else { return false };
         millis_between(shown + answered.elapsed(), self.clock.now()).unsigned_abs() < MOST_DRIFT
@@ -148,7 +148,7 @@ impl TableClient {
         self.ask(self.table.update(key, update)).await
     }
 
-    /// Waits for an answer, unless the table was unavailable a moment ago.
+    /// Waits for a response, unless the table was unavailable a moment ago.
     async fn ask(
         &self,
         request: impl Future<Output = Result<Answer, TableError>>,
@@ -178,21 +178,20 @@ impl TableClient {
         answer
     }
 
-    /// Corrects the clock by the date of an answer, no further than to the next offset that fits.
-    /// So a clock that is right stays as it is. Successive answers come at different times of a
-    /// second, and leave a wrong clock less of that second each time.
+    /// Corrects the clock by the date of a response, only as far as the next offset that fits, so a
+    /// correct clock stays. Dates are whole seconds, so successive responses narrow the range.
     fn follow(&self, date: Option<SystemTime>, asked: SystemTime) {
         let Some(date) = date else { return };
         let offsets = fitting_offsets(asked, self.clock.now(), date);
-        // No offset fits if the clock was set back since it was asked.
+        // If the clock was set back during the request, no offset fits.
         if !offsets.is_empty() {
             let next = |offset: i64| Some(offset.clamp(*offsets.start(), *offsets.end()));
             let _ = self.offset.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         }
     }
 
-    /// Notes trouble, and tells it if that was not done for a while. A table that refuses at once
-    /// need not be left alone.
+    /// Notes a failure, and reports it if it is due. Only a silent table is left alone for a while,
+    /// since a refusal costs no time.
     fn note(&self, error: &TableError, is_silent: bool) {
         if is_silent {
             let mut answers = self.answers();
@@ -210,7 +209,7 @@ impl TableClient {
         }
     }
 
-    /// Tells trouble, unless the same was told a short time ago.
+    /// Reports a failure, unless a failure of its kind was reported a short time ago.
     fn warn(&self, trouble: Event<'_>) {
         let kind = match trouble {
             Event::TableThrottled => 0,
@@ -244,15 +243,15 @@ fn scope_key(namespace: &str, queue: &str, scope: Scope) -> Key {
     item_key(namespace, "scope", queue, scope.bytes())
 }
 
-/// The value of [`Field::EXPIRES`](crate::table::Field::EXPIRES) of an item in use until this time,
+/// The value of [`Field::EXPIRES`](crate::table::Field::EXPIRES) of an item in use until then,
 /// rounded up.
 fn expires(in_use_until: SystemTime) -> u64 {
     epoch_millis(in_use_until + UNUSED).div_ceil(1_000)
 }
 
-/// The milliseconds by which the time of the table may be later than a clock that had these times
-/// when it asked and when it was answered. The date is of a moment in between, cut to a whole second.
-/// After a freeze the times are far apart, so almost each offset fits.
+/// The milliseconds by which the time of the table may be ahead of a clock that had these times at
+/// the request and at the response. The date lies between both, cut to a whole second. After a
+/// freeze the times are far apart, so almost each offset fits.
 fn fitting_offsets(
     asked: SystemTime,
     answered: SystemTime,

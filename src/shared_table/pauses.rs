@@ -1,6 +1,6 @@
 //! The pauses and circuits of the scopes, which all execution environments share. They are in the
-//! items of the limits, so each answer about a limit tells of them too. While the table does not
-//! answer, the protection of each environment is left, which is active in any case.
+//! items of the limits, so each response about a limit shows them too. While the table does not
+//! respond, each environment protects the service alone, as it always does.
 
 use std::collections::HashMap;
 use std::mem;
@@ -18,15 +18,15 @@ use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 use crate::table::{Field, TableError, Update};
 
-/// The most scopes whose state is remembered. It is only a guess of the table's, so it may be lost.
+/// The most scopes whose state is cached. The table has the state, so the cache may lose it.
 const MAX_SCOPES: usize = 10_000;
-/// A state is asked for again after this.
+/// After this time, the state is read again.
 const FRESH: Duration = Duration::from_secs(1);
-/// A pause is asked for again after this, since another may have ended it.
+/// After this time, a pause is read again, since another environment may have ended it.
 const PAUSED: Duration = Duration::from_secs(10);
 /// The most requests for one change.
 const MAX_REQUESTS: u32 = 3;
-/// A lock ends so long after its message should have.
+/// The lock of a probe ends this much after its call should have.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The pauses, circuits and rate limits of one policy, in the table.
@@ -40,11 +40,11 @@ pub(crate) struct SharedPauses {
     scopes: Mutex<HashMap<Scope, Arc<SharedScope>>>,
 }
 
-/// The answer to a message that may not call.
+/// Why a message may not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
     Paused(NotPermitted),
-    /// The throttled table does not say whether another message probes.
+    /// The table throttles, so it is unknown whether another message probes.
     Throttled,
 }
 
@@ -60,7 +60,7 @@ impl SharedPauses {
         })
     }
 
-    /// Whether the policy has pauses or circuits. Otherwise the items have limits alone.
+    /// Whether the policy has pauses or circuits. If not, the items have only limits.
     pub(crate) fn may_pause(&self) -> bool {
         self.max_pause.is_some() || self.circuit_breaker.is_some()
     }
@@ -80,8 +80,8 @@ impl SharedPauses {
             .collect()
     }
 
-    /// Lets a message through, unless its scope is paused. After a pause, one message of all
-    /// execution environments gets the probe lock: for `lasts`, and a moment more.
+    /// Permits a call, unless the scope is paused. After a pause, one message of all execution
+    /// environments gets the probe lock, for `lasts` and a grace period.
     pub(crate) async fn admit(
         &self,
         scope: Scope,
@@ -113,8 +113,8 @@ impl SharedPauses {
                     let health = match self.change(&state, &update).await {
                         Ok(None) => continue,
                         Ok(Some(health)) => health,
-                        // The table cannot say who probes, so each environment protects alone.
-                        // It may have given the lock all the same.
+                        // The table cannot say which message probes, so each environment protects
+                        // alone. The table may have given the lock nevertheless.
                         Err(TableError::Unavailable(_)) => health,
                         Err(TableError::Throttled) => return Err(NoTicket::Throttled),
                     };
@@ -123,7 +123,7 @@ impl SharedPauses {
                 }
                 PauseStanding::Free | PauseStanding::Paused(_) if state.is_known(FRESH) => {}
                 PauseStanding::Free | PauseStanding::Paused(_) => {
-                    // Not before the answer: the others of the batch would call meanwhile.
+                    // Under the lock, so that the rest of the batch does not call meanwhile.
                     let answer = self.client.read(&state.key).await;
                     state.seen().asked = Some(Instant::now());
                     if let Ok(answer) = answer {
@@ -141,7 +141,7 @@ impl SharedPauses {
         }
     }
 
-    /// Lets a message through by the last answer, without a request.
+    /// Permits a call by the last response, without a request.
     pub(crate) fn look(&self, scope: Scope, caller: Caller) -> Result<Ticket, NotPermitted> {
         let state = self.scope(scope);
         let health = state.seen().health;
@@ -152,8 +152,9 @@ impl SharedPauses {
         }
     }
 
-    /// Keeps the lock of a message whose call ends only after `lasts`, since it waits for its slot.
-    /// Returns whether the message may still call. A lock that is long enough costs no request.
+    /// Keeps the lock of a message whose call ends only after `lasts`, since it waits for its
+    /// reservation. Returns whether the message may still call. A lock that is long enough costs no
+    /// request.
     pub(crate) async fn keep_lock(&self, ticket: &mut Ticket, lasts: Duration) -> bool {
         let Some(lock) = ticket.lock else { return true };
         let lasts = lasts + GRACE;
@@ -168,7 +169,7 @@ impl SharedPauses {
             return false;
         }
         match self.change(&state, &update).await {
-            // A table that does not answer may have made the change all the same.
+            // A table that does not respond may have made the change nevertheless.
             Ok(Some(_)) | Err(TableError::Unavailable(_)) => ticket.lock = Some(longer),
             Ok(None) | Err(TableError::Throttled) => return false,
         }
@@ -225,7 +226,7 @@ impl SharedPauses {
         }
     }
 
-    /// Makes a change by a result. If the result is a probe's, only in the pause that it probed.
+    /// Makes a change by a result. The result of a probe applies only to the pause that it probed.
     async fn end_probe(
         &self,
         state: &SharedScope,
@@ -248,7 +249,7 @@ impl SharedPauses {
         false
     }
 
-    /// Reports the results that are not reported yet, and opens the circuit by them.
+    /// Reports the results that are not reported yet, and opens the circuit if they require it.
     async fn report(
         &self,
         state: &SharedScope,
@@ -258,7 +259,7 @@ impl SharedPauses {
         let (generation, evidence) = mem::take(&mut state.seen().pending);
         for _ in 0..MAX_REQUESTS {
             let health = state.seen().health;
-            // Calls that began before a pause say nothing about the time after it.
+            // Calls that began before a pause show nothing about the time after it.
             if evidence.is_empty() || health.generation() != generation {
                 return None;
             }
@@ -286,13 +287,13 @@ impl SharedPauses {
         None
     }
 
-    /// Makes a change. Returns the health afterwards, or `None` if another had changed it before.
+    /// Makes a change. Returns the health afterwards, or `None` if another environment was first.
     async fn change(
         &self,
         state: &SharedScope,
         update: &Update,
     ) -> Result<Option<SharedHealth>, TableError> {
-        // A pause by a clock that is far off would be no pause. An answer tells the time.
+        // With a wrong clock, a pause would end too early or too late. A response corrects it.
         if !self.client.knows_time() {
             let answer = self.client.read(&state.key).await?;
             state.learn(&answer.before);

@@ -31,11 +31,11 @@ pub use dynamodb::DynamoTable;
     doc = "[`DynamoTable`]: https://docs.rs/requeue/latest/requeue/table/struct.DynamoTable.html"
 )]
 pub trait Table: fmt::Debug + Send + Sync {
-    /// Changes an item if it meets all conditions. An item that is not there is created.
+    /// Changes an item if it meets all conditions. A missing item is created.
     ///
     /// # Errors
     ///
-    /// If there is no answer, or the table refuses the request. The change may have been made.
+    /// If there is no response, or the table refuses the request. The change may have been made.
     fn update<'a>(
         &'a self,
         key: &'a Key,
@@ -107,8 +107,7 @@ impl Field {
     }
 }
 
-/// The numbers of an item. A field that is not there is 0, and so is each field of an item that is
-/// not there.
+/// The numbers of an item. A missing field is 0, and so is each field of a missing item.
 #[derive(Clone, Debug, Default)]
 pub struct Item(Vec<(Cow<'static, str>, u64)>);
 
@@ -155,7 +154,7 @@ impl FromIterator<(String, u64)> for Item {
 pub struct Update {
     conditions: Vec<(Field, RangeInclusive<u64>)>,
     actions: Vec<(Field, Action)>,
-    /// So long from now, somebody depends on the item.
+    /// The item is needed for this long from now.
     needed_for: Duration,
 }
 
@@ -170,7 +169,7 @@ pub enum Action {
 }
 
 impl Update {
-    /// A change of nothing, without a condition.
+    /// A change without actions and conditions.
     pub fn new() -> Self {
         Self::default()
     }
@@ -196,8 +195,8 @@ impl Update {
         self
     }
 
-    /// Somebody depends on the item for so long after the change: an event in progress, a probe lock,
-    /// a limit or a pause. A table without room may forget any other item.
+    /// The item is needed for this long after the change, for an event in progress, a probe lock, a
+    /// limit or a pause. A table without room may drop any other item.
     pub(crate) fn needed_for(self, needed_for: Duration) -> Self {
         Self { needed_for, ..self }
     }
@@ -229,7 +228,7 @@ impl Update {
     }
 }
 
-/// The answer of a table, which writes it as a literal. So another field would be a new major
+/// The response of a table, which writes it as a literal. So another field would be a new major
 /// version.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -237,18 +236,18 @@ pub struct Answer {
     pub is_changed: bool,
     /// The item before the change. After an unmet condition, it may be a later one.
     pub before: Item,
-    /// The time of the table, if it says so. It may be cut to a whole second.
+    /// The time of the table, if known. It may be cut to a whole second.
     pub date: Option<SystemTime>,
 }
 
-/// A request without effect, or without an answer.
+/// A request without effect, or without a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The table takes no more requests for now. It changed nothing.
+    /// The table throttles. It changed nothing.
     #[error("throttled")]
     Throttled,
-    /// The table did not do it, or did not say so. The error code says why.
+    /// The table did not make the change, or did not confirm it. The error code is the reason.
     #[error("{0}")]
     Unavailable(Cow<'static, str>),
 }
@@ -273,12 +272,12 @@ struct Kept {
     item: Item,
     /// The number of its last change.
     changed: u64,
-    /// Nobody depends on it after this.
+    /// No caller needs it after this.
     needed_until: Instant,
 }
 
 impl Items {
-    /// Forgets the half that was changed the longest ago, of the items that nobody needs.
+    /// Drops the older half of the items that no caller needs.
     fn make_room(&mut self) -> bool {
         let now = Instant::now();
         let unneeded = self.kept.values().filter(|kept| kept.needed_until <= now);

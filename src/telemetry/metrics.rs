@@ -25,11 +25,11 @@ const SERVICE: &str = "Service";
 const QUEUE: &str = "Queue";
 const CLASS: &str = "Class";
 /// Lambda filters lines by their level, metrics too, so a line has the level of the function's
-/// filter. Lambda takes a line without a valid RFC 3339 `timestamp` for INFO. Source: Lambda
-/// developer guide, "Log-level filtering".
+/// filter. A line without a valid RFC 3339 `timestamp` counts as INFO. Source: Lambda developer
+/// guide, "Log-level filtering".
 const LEVEL: &str = "level";
 const TIMESTAMP: &str = "timestamp";
-/// The dimension of messages whose record does not name its queue. Lambda's records all do.
+/// The dimension of messages whose record does not name its queue. All records of Lambda do.
 const UNKNOWN: &str = "unknown";
 
 /// The observer that writes the metrics of each batch to the standard output. A line that cannot be
@@ -78,11 +78,11 @@ pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) completed: u64,
-    /// Of the completed: their event was done before, so they were not called.
+    /// Of the completed: their event was already done, so they were not called.
     pub(super) already_completed: u64,
     /// The body had no name for the event.
     pub(super) idempotency_key_missing: u64,
-    /// The table did not answer about the event, or did not confirm that it is done.
+    /// The table did not respond about the event, or did not confirm that it is done.
     pub(super) idempotency_unconfirmed: u64,
     /// The handler was called and failed, or the record did not allow a call.
     pub(super) failed: u64,
@@ -90,7 +90,7 @@ pub(super) struct Counts {
     pub(super) deferred: u64,
     /// Of the deferred: the table of the rate limits was throttled.
     pub(super) table_throttled: u64,
-    /// Of the deferred: the table of the rate limits did not answer.
+    /// Of the deferred: the table of the rate limits did not respond.
     pub(super) table_unavailable: u64,
     pub(super) released: u64,
     /// Of the released: handlers that were cancelled and did not yield.
@@ -142,7 +142,7 @@ impl Counts {
 struct Figures {
     counts: Counts,
     retry_delay: Vec<u64>,
-    /// Waits in line, and for a slot, of a rate limit.
+    /// Waits in the waiting list of a rate limit, and for a reservation.
     rate_limit_delay: Vec<u64>,
     /// Retries that completed messages had used.
     retry_count: Vec<u64>,
@@ -177,7 +177,7 @@ impl Figures {
         self.failed_attempt
             .extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
-            // It took no call, so its time says nothing of the handler's.
+            // It needed no call, so its time is not the handler's.
             Disposition::Complete if outcome.idempotency.is_already_done => {}
             Disposition::Complete => {
                 let time = millis(outcome.age);
@@ -248,7 +248,7 @@ struct Group<'a> {
     metrics: Vec<Metric>,
     /// Texts that are no dimension.
     properties: &'a [(&'a str, &'a str)],
-    /// The dimensions, by which CloudWatch tells the metrics of one line from those of others.
+    /// The dimensions, by which CloudWatch distinguishes the metrics of lines.
     dimensions: &'a [(&'a str, &'a str)],
 }
 

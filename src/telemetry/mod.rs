@@ -27,7 +27,7 @@ pub(crate) fn completed(settings: Settings) -> Settings {
 }
 
 /// The observer that writes the log lines, by `tracing`: one for each message that did not simply
-/// complete, one for each batch, and one for each other event but [`Event::Received`] and
+/// complete, one for each batch, and one for each other event except [`Event::Received`] and
 /// [`Event::Called`]. It has no fields, so write it as a literal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogLines;
@@ -60,8 +60,8 @@ impl Observer for LogLines {
             ),
             Event::TableUnavailable { code } => warn!(
                 code,
-                "the table of REQUEUE_TABLE does not answer: each execution environment makes no \
-                 more calls than lately"
+                "the table of REQUEUE_TABLE does not respond: each execution environment makes no \
+                 more calls than in the last 30 s"
             ),
             Event::DoneNotRecorded => warn!(
                 "the table of REQUEUE_TABLE did not confirm that a message is done: a duplicate of \
@@ -95,7 +95,7 @@ impl Observer for LogLines {
             Event::ReceivingResumed { queue } => info!(queue = queue.name(), "receiving resumed"),
             Event::NotExtended { queue, code, messages } => warn!(
                 queue = queue.name(),
-                code, messages, "the visibility of messages in hand was not extended"
+                code, messages, "the visibility of messages in flight was not extended"
             ),
             Event::NotDeleted { queue, messages } => warn!(
                 queue = queue.name(),

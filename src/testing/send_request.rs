@@ -1,4 +1,4 @@
-//! A message on its way to a queue of the world.
+//! A message that is sent to a queue of the world.
 
 use std::collections::BTreeMap;
 use std::future::{IntoFuture, Ready, ready};

@@ -1,6 +1,5 @@
-//! Reads a dead letter by its body: why it was dead-lettered, for people and programs that work on a
-//! dead-letter queue. It decides nothing about a message that is still on its way; `delivery.rs`
-//! does.
+//! Reads a dead letter by its body: why it was dead-lettered, for people and programs that work on
+//! a dead-letter queue. It decides nothing about a message in retry; see `delivery.rs`.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -115,8 +114,8 @@ impl DeadLetterInfo {
     }
 
     /// The reason to remember of a message that is handled in a dead-letter queue, or after a
-    /// redrive. Nothing else of its state counts any more. If SQS moved it, `from` is the source
-    /// queue that SQS names.
+    /// redrive. Its other state no longer counts. If SQS moved it, `from` is the source that SQS
+    /// names.
     pub(crate) fn to_remember(
         state: &RetryState,
         was_moved: bool,
@@ -149,7 +148,7 @@ fn is_arn(text: &str) -> bool {
 }
 
 impl<'a> DeadLetter<'a> {
-    /// After so many redrives a message gets no new retries.
+    /// After this many redrives a message gets no new retries.
     pub const MAX_REDRIVES: u32 = 10;
 
     /// Reads a body. It never fails: a foreign body has no facts about a dead letter.
@@ -251,9 +250,10 @@ impl<'a> DeadLetter<'a> {
     }
 
     /// The body of a copy, sent `now`, with all its retries and all its time again, after any
-    /// number of redrives. It keeps the id of the first delivery, and so the key of idempotency: for a
-    /// message without Requeue's fields that is its own `id`. `None` if a later version wrote it, or
-    /// if it has no fields and is no JSON object: a filter of the source's consumer may look at that.
+    /// number of redrives. It keeps the id of the first delivery, and so the idempotency key: for a
+    /// message without Requeue's fields that is its own `id`. `None` if a later version wrote it,
+    /// or if it has no fields and is no JSON object, since a filter of the source's consumer may
+    /// read it.
     pub fn afresh(&self, id: &str, now: SystemTime) -> Option<String> {
         let (state, wrap) = match &self.origin {
             // A payload that cannot hold Requeue's fields itself is wrapped already.
@@ -274,9 +274,9 @@ impl<'a> DeadLetter<'a> {
         Some(stamp(&self.payload, &afresh, wrap)?.into_text())
     }
 
-    /// Whether a copy that is sent `now` would not be recognised as a redrive by its time alone: too
-    /// little time has passed since Requeue sent the message last. Such a copy starts afresh only by
-    /// its body: see [`afresh`](Self::afresh).
+    /// Whether a copy that is sent `now` would not be recognised as a redrive by its time, since
+    /// Requeue sent the message too recently. It starts again only by its body: see
+    /// [`afresh`](Self::afresh).
     pub fn was_sent_lately(&self, now: SystemTime) -> bool {
         let sent = self.state().and_then(|state| state.retry_timestamp);
         sent.is_some_and(|sent| now.duration_since(sent).unwrap_or_default() <= LATELY)

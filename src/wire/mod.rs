@@ -28,7 +28,7 @@ pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
 pub use self::stamp::Wrap;
 pub(crate) use self::stamp::{Stamped, stamp};
 
-/// A received body, taken apart.
+/// A received body, split into its parts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReadBody<'a> {
     /// The body as first delivered, byte for byte. For a message of a later version, the whole
@@ -52,10 +52,10 @@ pub(crate) enum Origin {
     LaterVersion(u64),
 }
 
-/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. It never fails:
-/// a body without our fields is the producer's.
+/// Splits a body. A producer's count above `retry_count_cap` is cut. It never fails: a body without
+/// Requeue's fields is the producer's.
 pub(crate) fn read(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
-    // Few bodies of producers hold such a name. The others are not parsed.
+    // Few bodies of producers have such a name. The others are not parsed.
     if !object::may_hold_names(body) {
         return ReadBody::fresh(body, 0);
     }
@@ -101,8 +101,8 @@ enum Ours {
     Later(u64),
 }
 
-/// `None` unless each of our fields is there once and well-formed. Only the count may be missing or
-/// garbled: a consumer that removes it must not remove the limit of the retries.
+/// `None` unless each of Requeue's fields is there once and well-formed. Only the count may be
+/// missing or garbled: a consumer that removes it must not remove the limit of the retries.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;

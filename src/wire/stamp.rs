@@ -8,7 +8,7 @@ use crate::clock::timestamp_text;
 use crate::json;
 use crate::state::RetryState;
 
-/// How to treat a body that cannot hold the retry count itself, because it is no JSON object.
+/// Whether a body that cannot hold the retry count itself, since it is no JSON object, is wrapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrap {
@@ -16,8 +16,8 @@ pub enum Wrap {
     /// handler still sees the body alone.
     #[default]
     WhenNeeded,
-    /// Requeue sends no copy: the message waits by its visibility timeout, so its receives bound
-    /// its retries. Needed if a filter of the event source mapping looks at such bodies.
+    /// Requeue sends no copy: the message waits with its visibility timeout, so its receives limit
+    /// its retries. Needed if a filter of the event source mapping reads such bodies.
     Never,
 }
 

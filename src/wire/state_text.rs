@@ -1,5 +1,5 @@
-//! Reads and writes the value of the field `retryState`. `v` comes first. A value that is absent or
-//! zero is left out, and fields that this version does not know are kept unchanged.
+//! Reads and writes the value of the field `retryState`. `v` is the first field. A value that is
+//! absent or zero is omitted, and fields that this version does not know are kept unchanged.
 
 use std::time::{Duration, SystemTime};
 
@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
                 fields.unknown.push((name, value.to_owned()));
                 return Some(());
             };
-            // A known field that occurs twice was not written by us.
+            // If a known field occurs twice, Requeue did not write it.
             field.replace(value).is_none().then_some(())
         })?;
         Some(fields)
@@ -131,7 +131,7 @@ fn class(text: &str) -> Option<FailureClass> {
     FailureClass::from_name(&json::string(text)?)
 }
 
-/// A delay that exceeds 32 bits is not ours, and later steps would add to it and multiply it.
+/// A longer delay than 32 bits is not Requeue's, and later steps would add to it and multiply it.
 fn delay(text: &str) -> Option<Duration> {
     super::count(text).map(|secs| Duration::from_secs(u64::from(secs)))
 }

@@ -15,7 +15,7 @@ use crate::settings::{DeadLetterMode, Mode, NO_TABLE, Settings};
 use crate::state::REDRIVE_TOLERANCE;
 
 /// The most by which this machine's clock and that of SQS may differ. It is half of the tolerance
-/// that tells a redriven message from one that Requeue sent.
+/// that distinguishes a redriven message from a copy.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
 /// Why a worker does not start.
@@ -206,8 +206,8 @@ async fn check_dead_letters(
              dead-lettered; the mode direct does"
         );
     }
-    // This holds in the mode `direct` too: if a dead letter cannot be sent, the redrive policy has
-    // to move it.
+    // Also in the mode `direct`: if a dead letter cannot be sent, the redrive policy has to move
+    // it.
     if description.dead_letter_queue.is_none() {
         tracing::warn!(
             "the queue has no redrive policy: a message that is dead-lettered returns until its retention ends, and then SQS deletes it"

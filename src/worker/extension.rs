@@ -1,6 +1,6 @@
-//! Messages in hand. Their visibility timeout is extended while they are worked on, and no longer:
-//! settling's calls go through here, so that no extension follows them, and settling learns for which
-//! messages the extensions have failed for too long.
+//! Messages in flight. Their visibility timeout is extended while they are worked on, and no
+//! longer. The calls of settling go through this module, so that no extension follows them, and so
+//! that settling knows the messages whose extensions failed for too long.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -19,13 +19,13 @@ use crate::queue::{
     ReceiveRequest, Record, Source,
 };
 
-/// The extensions in one visibility timeout. If one call fails, the next one is still in time.
+/// The extensions in one visibility timeout. If one fails, the next one is still in time.
 const BEATS: u32 = 3;
-/// The longest call that extends. Settling of its messages waits for it, so it must be short.
+/// The timeout of an extension. It is short, since settling of these messages waits for it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout.
+/// A message counts as lapsed this much earlier, or a tenth of its visibility timeout.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
-/// Extensions end so long before SQS's limit, since SQS refuses one that exceeds it.
+/// Extensions end this much before SQS's limit, since SQS refuses one that exceeds it.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct InHand {
@@ -39,7 +39,7 @@ impl InHand {
     }
 }
 
-/// A queue, and its messages that are in hand.
+/// A queue, and its messages in flight.
 pub(super) struct Extended<Q> {
     queue: Arc<Q>,
     extensions: Arc<Extensions>,
@@ -58,9 +58,9 @@ impl<Q: Queue> Extended<Q> {
         Self { queue: Arc::new(queue), extensions: Arc::default(), observers }
     }
 
-    /// Does the work on messages that were received, and keeps them hidden during it. Their time
-    /// begins at `asked`, before the request for them was sent. The clock of tokio goes on while
-    /// SIGSTOP or the freezer of a container stops the process.
+    /// Works on messages that were received, and keeps them hidden meanwhile. Their time begins at
+    /// `asked`, before the request for them was sent. The clock of tokio continues while SIGSTOP or
+    /// the freezer of a container stops the process.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
@@ -91,7 +91,7 @@ impl<Q: Queue> Extended<Q> {
             sleep_until(next).await;
             let longest = MAX_VISIBILITY.saturating_sub(BEFORE_LIMIT + asked.elapsed());
             let batch = self.extensions.begin(handles);
-            // Near SQS's limit an extension would add nothing.
+            // Near SQS's limit, an extension would add nothing.
             if batch.is_empty() || longest < visibility.saturating_sub(beat) {
                 self.extensions.end(&batch);
                 return pending().await;
@@ -120,42 +120,42 @@ impl<Q: Queue> Extended<Q> {
         }
     }
 
-    /// From now on receives begin.
+    /// Allows receives from now on.
     pub(super) fn begin(&self) {
         lock(&self.extensions.hands).is_ending = false;
     }
 
-    /// From now on no receive begins.
+    /// Allows no further receive.
     pub(super) fn end(&self) {
         lock(&self.extensions.hands).is_ending = true;
     }
 
-    /// Ends the extensions of these messages, and waits for a call that is under way.
+    /// Ends the extensions of these messages, and waits for a call in progress.
     async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
         lock(&self.extensions.hands).let_go(handles.clone());
         self.extensions.until(|hands| !hands.is_extending(handles.clone())).await;
     }
 }
 
-/// The messages in hand, by receipt handle.
+/// The messages in flight, by receipt handle.
 #[derive(Default)]
 struct Extensions {
     hands: Mutex<Hands>,
-    /// Notified when a call that extends, or a receive, has ended.
+    /// Notified when an extension or a receive has ended.
     ended: Notify,
 }
 
 #[derive(Default)]
 struct Hands {
-    /// The messages to extend when it is time, each with the end of its hidden time.
+    /// The messages to extend, each with the end of its hidden time.
     held: HashMap<String, Instant>,
-    /// The messages in a call that extends.
+    /// The messages of an extension in progress.
     extending: HashSet<String>,
-    /// The ids of the messages that are worked on, by the receipt handles of their receives.
+    /// The ids of the messages that are worked on, by receipt handle.
     ids: HashMap<String, String>,
-    /// The receives under way.
+    /// The receives in progress.
     receiving: usize,
-    /// Whether no further receive begins.
+    /// Whether no further receive may begin.
     is_ending: bool,
 }
 
@@ -174,14 +174,14 @@ impl Hands {
     }
 
     /// An extended message is hidden until `until`. A message that SQS refuses to extend has
-    /// lapsed, whatever our clock says: the clock stands still while the machine sleeps.
+    /// lapsed, even if the local clock disagrees: that clock stops while the machine sleeps.
     fn note<'a>(
         &mut self,
         responses: impl Iterator<Item = (&'a String, &'a Confirmation)>,
         until: Instant,
     ) {
         for (handle, response) in responses {
-            // The message may have been let go meanwhile.
+            // The work on the message may have ended meanwhile.
             match (response, self.held.get_mut(handle)) {
                 (Ok(()), Some(held)) => *held = until,
                 (Err(error), Some(held))
@@ -216,8 +216,9 @@ impl Extensions {
         }
     }
 
-    /// Takes messages in hand, hidden until then. A message whose earlier receive is still worked on
-    /// has lapsed there, and counts as lapsed here too: its handler may run.
+    /// Begins the work on messages that are hidden until `until`. If an earlier receive of a
+    /// message is still worked on, that one has lapsed, and this one counts as lapsed too: its
+    /// handler may run.
     fn take(&self, received: Vec<InHand>, until: Instant, asked: Instant) -> Batch<'_> {
         let mut hands = lock(&self.hands);
         for InHand { id, handle } in &received {
@@ -231,7 +232,7 @@ impl Extensions {
         Batch { extensions: self, handles: received.into_iter().map(|one| one.handle).collect() }
     }
 
-    /// The messages that are still held, and are now to be extended, unless they lapsed.
+    /// The messages that still need an extension now, and have not lapsed.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = lock(&self.hands);
         let is_ours =
@@ -251,12 +252,12 @@ impl Extensions {
     }
 }
 
-/// The time until which a message is surely hidden, from before the request.
+/// The time until which a message is certainly hidden, counted from before the request.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
     from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }
 
-/// Messages in hand until it is dropped.
+/// Messages in flight, until it is dropped.
 struct Batch<'a> {
     extensions: &'a Extensions,
     handles: Vec<String>,
@@ -330,7 +331,7 @@ impl<Q: Queue + Source> Source for Extended<Q> {
     }
 }
 
-/// A receive under way, until it is dropped.
+/// A receive in progress, until it is dropped.
 struct Receiving<'a>(&'a Extensions);
 
 impl<'a> Receiving<'a> {

@@ -1,6 +1,5 @@
 //! The other host: it receives by long polls, runs the processor, and deletes messages that are
-//! done. It ends without losing anything. It knows neither Lambda nor HTTP, and decides nothing
-//! about a message.
+//! done. Its shutdown loses no message. It knows neither Lambda nor HTTP, and decides nothing.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -34,7 +33,7 @@ use extension::{Extended, InHand};
 use poll::{Asking, Failures, PAUSE, PROBING, Received, Standing, Trouble};
 pub use settings::{Progress, ScopePause, Until, WithoutDeadLetterQueue, WorkerSettings};
 
-/// A receive without a response fails so long after its wait.
+/// A receive fails if its response is this late after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Works on a queue by long polls, in a container or on a laptop. It takes the same handler and the
@@ -45,18 +44,18 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// so that other messages probe. This does not apply if messages have a [`Scope`](crate::Scope) with
 /// a key, since the next message may have another scope.
 ///
-/// The worker deletes a message that the report of a batch does not keep, and SQS delivers the others
-/// again after their visibility timeout, which the worker extends while they are worked on. It does
-/// not limit copies to ten in a row, since nothing detects loops here. `docs/start/worker.md` says
-/// how it treats each message, and how it ends.
+/// The worker deletes each message that the report of a batch does not keep. SQS delivers the
+/// others again after their visibility timeout, which the worker extends while it works on them.
+/// The number of copies in a row has no limit of ten, since no service detects loops here.
+/// `docs/start/worker.md` describes the treatment of each message, and the shutdown.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on
 /// the runtime on which the worker is made, and must leave it a thread. If they block all threads,
-/// nothing is extended and nothing received.
+/// the worker extends and receives no message.
 ///
-/// It logs nothing until a `tracing` subscriber is installed, as [`init_logging`](crate::init_logging)
-/// does. It listens to no signals: it ends by the future that [`run`](Self::run) takes.
-/// `examples/worker` is a whole program, with its signals.
+/// It logs nothing until a `tracing` subscriber is installed, for example by
+/// [`init_logging`](crate::init_logging). It handles no signals: it ends by the future that
+/// [`run`](Self::run) takes. `examples/worker` is a whole program with signals.
 pub struct Worker<H, Q, T = Raw> {
     processor: BatchProcessor<H, Extended<Q>, T>,
     source: Extended<Q>,
@@ -87,9 +86,9 @@ where
     Q: Queue + Source,
     T: Body,
 {
-    /// A worker on `queue`. First it checks that the queue exists and has a dead-letter queue and a
-    /// visibility timeout. It also checks that the clocks of SQS and of this machine agree, since
-    /// redrives are recognised by times.
+    /// Creates a worker on `queue`. It checks that the queue exists and has a dead-letter queue and
+    /// a visibility timeout, and that the clocks of SQS and of this machine agree, by which it
+    /// knows redrives.
     pub async fn start(
         handler: H,
         source: Q,
@@ -126,11 +125,11 @@ where
         })
     }
 
-    /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
-    /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
-    /// receivable when the long polls under way have ended: SQS may give messages to a poll that
-    /// nobody waits for, and hide them. A message that was dead-lettered or has expired may wait for its
-    /// visibility timeout instead, and so may the messages behind it in its FIFO group.
+    /// Works until `shutdown` is ready, and then ends. It receives no more messages and starts no
+    /// handler. Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other
+    /// messages become visible after the last long polls have ended: SQS may give messages to an
+    /// abandoned poll, and hide them. A message that was dead-lettered or has expired may wait for
+    /// its visibility timeout, and so may its successors in its FIFO group.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         self.source.begin();
         let stop = Stop::default();
@@ -141,7 +140,7 @@ where
         let mut work = std::pin::pin!(join_all(
             (0..receivers).map(|_| self.receive_and_work(batch_size, &stop))
         ));
-        // Here and below in this order, so that the same events always meet the same requests.
+        // Here and below in this order, so that the same events always lead to the same requests.
         tokio::select! {
             biased;
             _ = &mut work => {}
@@ -163,7 +162,7 @@ where
     }
 
     async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
-        // The log may block until its reader takes lines, so the cancel comes first.
+        // The log may block until its reader takes lines, so the cancel is first.
         self.stop_starting(stop);
         tracing::info!(queue = self.queue.name(), "shutting down");
         let rest = self.rest();
@@ -188,8 +187,8 @@ where
         *lock(&self.progress)
     }
 
-    /// The pauses and open circuits now, the one that ends first before the others. With a table,
-    /// those of all execution environments are among them, as the worker has last seen them.
+    /// The current pauses and open circuits, ordered by their end. With a table, they include those
+    /// of all execution environments, as last seen.
     pub fn pauses(&self) -> Vec<ScopePause> {
         let pauses = self.processor.pauses(&self.queue).into_iter();
         let mut pauses: Vec<ScopePause> = pauses
@@ -202,7 +201,7 @@ where
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
         let (mut failures, mut undeleted) = (Failures::default(), Failures::default());
         while !stop.starting.is_cancelled() {
-            // The turn is kept until the messages are settled.
+            // The lock of `turn` is kept until the messages are settled.
             let Some((max, turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
@@ -232,7 +231,7 @@ where
         }
     }
 
-    /// Waits so long, or until the worker is to end.
+    /// Waits for `pause`, or until the worker shuts down.
     async fn pause(&self, pause: Duration, stop: &Stop) {
         if pause.is_zero() {
             return;
@@ -244,8 +243,8 @@ where
         }
     }
 
-    /// Waits while messages could only be deferred, and returns how many to receive then: one
-    /// receiver alone no more than may probe. `None` when the worker is to end.
+    /// Waits while messages could only be deferred, and returns how many to receive then: a
+    /// receiver that is alone at most as many as may probe. `None` if the worker shuts down.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill(&self.queue).is_none() {
@@ -256,8 +255,7 @@ where
                 biased;
                 turn = self.standing.turn() => break turn,
                 () = stop.starting.cancelled() => return None,
-                // A probe may have ended, and the standstill with it, while another probe of the
-                // same receiver runs.
+                // A probe may have ended the standstill while another one of this receiver runs.
                 () = sleep(PROBING) => {}
             }
         };
@@ -272,7 +270,7 @@ where
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
             }
-            // No other receiver looks meanwhile.
+            // No other receiver checks at the same time.
             if self.settings.until == Until::Empty && self.is_empty().await {
                 self.stop_starting(stop);
                 return None;
@@ -285,12 +283,12 @@ where
         }
     }
 
-    /// The end of the time for a shutdown, for settling the messages of cancelled handlers.
+    /// The end of the shutdown time, in which the messages of cancelled handlers are settled.
     fn rest(&self) -> Duration {
         self.limits.reserve.min(self.settings.shutdown_timeout / 4)
     }
 
-    /// How long an ending worker waits for a long poll that is under way: until shortly before
+    /// How long a worker that shuts down waits for a long poll in progress: until shortly before
     /// handlers are cancelled, so that its messages can be released.
     fn last_poll(&self) -> Duration {
         self.settings.shutdown_timeout.saturating_sub(self.rest() + self.rest() / 4)
@@ -326,9 +324,9 @@ where
         Ok(Received { records, asked })
     }
 
-    /// Handles one batch, as Lambda's poller and a function would together.
+    /// Handles one batch, with the roles of Lambda's poller and of a function.
     async fn work(&self, Received { records, asked }: Received, stop: &Stop) -> (Report, Deletes) {
-        // Time for one message after the other, since a FIFO group is handled in its order.
+        // Time for each message in sequence, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
             after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
@@ -348,7 +346,7 @@ where
         (report, deletes)
     }
 
-    /// Whether the queue is empty. If SQS does not tell, it counts as not empty.
+    /// Whether the queue is empty. If SQS does not respond, it counts as not empty.
     async fn is_empty(&self) -> bool {
         let described = timeout(RESPONSE_TIMEOUT, self.source.describe(&self.queue)).await;
         self.trouble.is_empty(described.unwrap_or_else(|_| Err(CallError::timed_out())))

@@ -1,5 +1,5 @@
-//! Asking the queue for messages: how long a receive waits, and how long to pause after one that
-//! failed, or while messages could only be deferred.
+//! Receives: how long one waits for a message, and the pause after one that failed, or while
+//! messages could only be deferred.
 
 use std::mem;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// The pause between two receives that do not wait and return no message.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The interval between two lines about the messages of a queue that is being drained.
+/// The interval between two log lines about the messages of a queue that is being drained.
 const COUNT_LINES: Duration = Duration::from_secs(30);
 
 /// How long a receive waits for a message: whole seconds, as SQS counts them. It does not wait if
@@ -40,19 +40,19 @@ pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     longest.min(Duration::from_secs((visibility / PART).as_secs()))
 }
 
-/// Messages, and the time before the request for them: none of them was hidden earlier.
+/// Messages, and the time before the request for them: none was hidden earlier.
 pub(super) struct Received {
     pub(super) records: Vec<Record>,
     pub(super) asked: Instant,
 }
 
-/// The failures to receive from a queue, and the lines about its drain.
+/// Reports failures to receive from a queue, and counts the messages of its drain.
 pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
     observers: Observers,
     since: Mutex<Option<Instant>>,
-    /// When the last line was written about the messages of a queue that is being drained.
+    /// When the count of a queue that is being drained was last logged.
     told_count: Mutex<Option<Instant>>,
 }
 
@@ -66,7 +66,7 @@ impl Trouble {
         lock(&self.since).get_or_insert_with(Instant::now);
     }
 
-    /// Whether a queue that is being drained has no message, as SQS tells.
+    /// Whether a queue that is being drained has no message, by SQS's count.
     pub(super) fn is_empty(&self, described: Result<Description, CallError>) -> bool {
         match described {
             Ok(description) if description.messages == 0 => return true,
@@ -119,8 +119,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Notes a receive that failed and returns how long to pause. An operator may fix a refusal of
-    /// SQS, so the worker asks again after that too, but only after the longest pause.
+    /// Notes a receive that failed and returns the pause. If SQS refused it, an operator may fix
+    /// the cause, so the worker asks again, after the longest pause.
     pub(super) fn add_receive(
         &mut self,
         policy: &CallPolicy,
@@ -144,8 +144,8 @@ impl Failures {
         pause
     }
 
-    /// Notes the deletes of a batch and returns how long to pause. Each further message would be done
-    /// and stay in the queue.
+    /// Notes the deletes of a batch and returns the pause. If SQS deletes none, each further
+    /// message would be done and stay in the queue.
     pub(super) fn add_deletes(
         &mut self,
         policy: &CallPolicy,
@@ -179,22 +179,22 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const MOST_PASSED: u32 = 3;
 
 /// The standstill, shared by the receivers of a worker. The receiver of probes keeps it locked
-/// until they are settled.
+/// until their messages are settled.
 #[derive(Default)]
 pub(super) struct Standing {
     is_still: AtomicBool,
     asked: AsyncMutex<Asked>,
 }
 
-/// The pause for which a receiver asked last.
+/// The last pause for which a receiver asked.
 #[derive(Default)]
 pub(super) struct Asked {
     /// The pause, and how many messages might probe.
     last: Option<(u64, u32)>,
-    /// The receives in a row of which no message then probed.
+    /// The receives in a row without a message that probed.
     in_vain: u32,
     /// Whether the messages of the last receive were on their way to the dead-letter queue. SQS
-    /// hands out the ones behind them next.
+    /// delivers their successors next.
     has_passed: bool,
     passing: Passing,
 }
@@ -230,7 +230,7 @@ impl Passing {
 pub(super) type Asking<'a> = MutexGuard<'a, Asked>;
 
 impl Standing {
-    /// Waits until this receiver is the only one.
+    /// Waits for the lock.
     pub(super) async fn turn(&self) -> Asking<'_> {
         self.asked.lock().await
     }
@@ -258,8 +258,8 @@ impl Standing {
 
 impl Asked {
     /// How many messages to receive: as many as may probe. If received messages did not probe, as
-    /// many as possible: SQS delivers the longest-waiting messages first, and the others may be far
-    /// behind.
+    /// many as possible: SQS delivers the oldest first, and the others may be far back in the
+    /// queue.
     pub(super) fn most(&self, still: &Standstill) -> usize {
         if self.in_vain > 0 || !still.rest.is_zero() {
             usize::MAX
@@ -275,8 +275,8 @@ impl Asked {
         self.passing.is_over |= report.outcomes.iter().all(is_copy);
     }
 
-    /// How long not to receive. `has_paused` says whether the worker has paused since the last
-    /// receive, and `passes` whether it may defer messages that could not probe.
+    /// How long to receive no message. `has_paused` is whether the worker has paused since the last
+    /// receive, and `passes` is whether it may defer messages that could not probe.
     pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool, passes: bool) -> Duration {
         let now = Some((still.pause, still.permits));
         match (still.rest, still.permits) {

@@ -1,5 +1,5 @@
-//! The settings of a worker, and its progress: how many messages it received, their outcomes, and what
-//! holds the others back.
+//! The settings of a worker, and its progress: how many messages it received, their outcomes, and
+//! the reasons why others wait.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::settings::Mode;
 pub struct WorkerSettings {
     /// The number of receivers, each with one batch at a time. They share
     /// [`Limits::concurrency`](crate::Limits::concurrency) evenly, so no message waits in memory
-    /// for a handler. Default: the fewest for batches of 10; never more than `concurrency`. A call
-    /// of a [`BulkHandler`](crate::BulkHandler) is one of `concurrency`, and its messages are of one
-    /// batch. So with 10 messages a call there is a receiver for each.
+    /// for a handler. Default: the fewest for batches of 10, and never more than `concurrency`. A
+    /// call of a [`BulkHandler`](crate::BulkHandler) counts as one of `concurrency`, and its
+    /// messages are of one batch. So with 10 messages a call, there is one receiver per call.
     pub receivers: Option<usize>,
     /// The time from the signal to the end. Shortly before its end, handlers that still run are
     /// cancelled and their messages released. Default 30 s.
@@ -43,7 +43,7 @@ impl Default for WorkerSettings {
 
 impl WorkerSettings {
     /// The number of receivers, and the most messages of a batch: as many as a receiver's share of
-    /// the calls at once can take. The messages of a call are of one batch.
+    /// the concurrent calls can take. The messages of a call are of one batch.
     pub(super) fn shares(&self, concurrency: usize, messages_per_call: usize) -> (usize, usize) {
         let most = messages_per_call.min(MAX_BATCH_ENTRIES);
         let fewest = concurrency.div_ceil(MAX_BATCH_ENTRIES / most);
@@ -80,7 +80,7 @@ pub enum WithoutDeadLetterQueue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Messages received, those in hand included.
+    /// Messages received, with those in flight.
     pub received: u64,
     /// Messages that are done.
     pub completed: u64,
@@ -89,13 +89,13 @@ pub struct Progress {
     /// Messages dead-lettered, and messages left to SQS on their last receive: by `maxReceiveCount`, SQS
     /// moves them to the dead-letter queue.
     pub dead_lettered: u64,
-    /// Messages that were deferred or left to SQS: usually without a call, since it was not their
-    /// turn or they were dead-lettered before. A message that was done before and is only deleted now
-    /// counts here. A message whose copy was not sent counts here too, and in the mode `report` one
-    /// that the mode `requeue` would dead-letter.
+    /// Messages that were deferred or left to SQS, usually without a call: they were not due yet,
+    /// or were dead-lettered before. Also counted here: a message that was done before and is only
+    /// deleted now, a message whose copy was not sent, and in the mode `report` one that the mode
+    /// `requeue` would dead-letter.
     pub waiting: u64,
-    /// Messages that are done or copied, and that SQS has not confirmed as deleted since. SQS
-    /// delivers them again, or moves them to the dead-letter queue.
+    /// Messages that are done or copied, and that SQS has not confirmed as deleted. SQS delivers
+    /// them again, or moves them to the dead-letter queue.
     pub not_deleted: u64,
 }
 
@@ -112,8 +112,8 @@ pub struct ScopePause {
 }
 
 impl Progress {
-    /// Messages that were received and are not settled. At the end of the worker these are the ones
-    /// that were not settled in time, some of which may be done: SQS delivers them again.
+    /// Messages that were received and are not settled. At the end of the worker, SQS delivers them
+    /// again, although some may be done.
     pub fn not_settled(&self) -> u64 {
         let settled = self.completed + self.requeued + self.dead_lettered + self.waiting;
         self.received.saturating_sub(settled)
@@ -130,7 +130,7 @@ impl Progress {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let known = number(deletes.known);
         self.waiting += known;
-        // Those were counted when they could not be deleted.
+        // They were counted when they could not be deleted.
         self.not_deleted =
             (self.not_deleted + number(deletes.deleted.failed)).saturating_sub(known);
         for outcome in outcomes {

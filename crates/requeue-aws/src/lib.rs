@@ -226,8 +226,7 @@ fn body(answer: &HttpResponse) -> &[u8] {
     answer.body().bytes().unwrap_or_default()
 }
 
-/// Whether the service takes no more requests for now, by the status or by the SDK's own list of
-/// error codes. Such a request had no effect.
+/// Whether the service throttles, by the status or the SDK's list of error codes, without effect.
 #[must_use]
 pub fn is_throttled(error: &CallError) -> bool {
     error.raw_response().is_some_and(|answer| answer.status().as_u16() == 429)

@@ -182,7 +182,7 @@ fn of_policy(policy: &RetryPolicy, rules: Option<&Rules>, queue: &QueueConfig) -
     lines
 }
 
-/// For a policy that gives up before a short outage ends.
+/// For a policy that dead-letters before a short outage ends.
 fn fails_fast(policy: &RetryPolicy) -> Option<String> {
     let (class, allowed) = (FailureClass::Temporary, max_retries(policy, FailureClass::Temporary));
     let longest = Timeline::range(policy, class, WaitMode::InCopies).max;

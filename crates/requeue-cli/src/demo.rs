@@ -102,7 +102,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     settings.recursive_loop = RecursiveLoop::Allow;
     settings.dead_letter = Some(DeadLetterMode::Annotate);
     let url = TargetUrl::parse(endpoint::URL)?;
-    // Each order is a scope, so the failures of one order hold back no other.
+    // Each order is a scope, so the failures of one order defer no other.
     let mut delivery = HttpSettings::default();
     (delivery.clock, delivery.scope) = (clock, Some("/orderId".parse()?));
     let target = HttpTarget::with_connector(url, delivery, demo.endpoint.clone());

@@ -204,9 +204,9 @@ pub(crate) fn retries(count: u32) -> String {
     counted(count, "retry")
 }
 
-/// Messages that wait for their reservations take up places of handlers. The tenants of a fair limit
-/// do not wait for each other if there are so many places: twice the calls of a longest reservation.
-/// How many calls a limit of units allows is not known.
+/// Messages that wait for their reservations occupy handlers. With this many handlers, the tenants
+/// of a fair limit do not wait for each other: twice the calls of a longest reservation. The number
+/// of calls that a limit of units allows is unknown.
 pub(crate) fn places_for_tenants(policy: &RetryPolicy) -> Option<u64> {
     let counts_calls = policy.fair_shares.is_some() && policy.units.is_none();
     let limit = policy.limit.filter(|_| counts_calls)?;

@@ -41,8 +41,8 @@ pub(crate) fn begin_anew((name, value): (&str, &str), removed: &[&str]) -> io::E
     anew.exec()
 }
 
-/// The text of a file, or of the standard input if its name is `-`. `allowed` says in an error of
-/// what the bound is: some files have no end.
+/// The text of a file, or of the standard input if its name is `-`. `allowed` describes the limit
+/// in an error: some files have no end.
 pub(crate) fn read(path: &Path, max_bytes: usize, allowed: &str) -> io::Result<String> {
     if path.as_os_str() == "-" {
         return text(io::stdin(), max_bytes, allowed);

@@ -117,7 +117,7 @@ pub(crate) fn is_of_credentials(code: &str) -> bool {
     )
 }
 
-/// Whether AWS may have carried out a request that failed: it was sent, and its effect is unknown.
+/// Whether a request that failed may have taken effect: it was sent, and its effect is unknown.
 pub(crate) fn may_be_carried_out(error: &CallError) -> bool {
     let code = error.code.as_str();
     error.kind == CallErrorKind::Ambiguous && code != NO_CONNECTION && !is_of_credentials(code)

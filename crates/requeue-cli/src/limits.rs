@@ -1,4 +1,4 @@
-//! `requeue limits`: an operator's changes to rate limits, by the table that environments share.
+//! `requeue limits`: an operator's changes to rate limits, in the table that environments share.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use crate::table::Head::{Number, Text};
 use crate::table::{Rows, clock_time, counted, duration, moment, span, thousands};
 use crate::{Error, bail, duration_argument, environment, output, sdk};
 
-/// A longer change is one of the policy.
+/// A longer change belongs into the policy.
 const LONGEST: u64 = 30 * 86_400;
 
 #[derive(clap::Args)]
@@ -39,8 +39,8 @@ const LONGEST: u64 = 30 * 86_400;
                         read."
 )]
 pub(crate) struct Arguments {
-    /// What to do: show the limit, set another number of calls in the period of the policy, pause all
-    /// calls, resume them, or reset all to the limit of the policy without a pause.
+    /// The action: show the limit, set another number of calls in the period of the policy, pause
+    /// all calls, resume them, or reset all to the limit of the policy without a pause.
     #[arg(value_enum, default_value_t = Action::Show)]
     action: Action,
     /// The calls of `set`, or units, in each period of the policy.
@@ -141,7 +141,7 @@ fn of_table(table: &str, error: &TableError) -> Error {
                 .to_owned()
         }
         error => format!(
-            "DynamoDB gives no answer about the table {table}: {error}; check REQUEUE_TABLE, the region, \
+            "DynamoDB gives no response about the table {table}: {error}; check REQUEUE_TABLE, the region, \
              the endpoint and the credentials"
         ),
     };
@@ -290,7 +290,7 @@ fn show(
             format!("{}, for {}", counted(waiting, what), duration(status.clears_in()))
         }
     };
-    row("waits in line", time);
+    row("waiting list", time);
     for of_key in policy.key_limits.iter().filter(|_| arguments.key.is_none()) {
         let what = if of_key.units.is_some() { "unit" } else { "call" };
         let each = calls(of_key.limit.limit, &of_key.limit, what);
@@ -298,7 +298,7 @@ fn show(
     }
     output::line(rows.text())?;
     if !status.tenants.is_empty() {
-        let mut rows = Rows::under([Text("tenant"), Number("weight"), Number("waits in line")]);
+        let mut rows = Rows::under([Text("tenant"), Number("weight"), Number("waiting list")]);
         for tenant in &status.tenants {
             let name = named(tenant.name.as_ref(), tenant.hash);
             rows.add([name, tenant.weight.to_string(), thousands(tenant.waiting)]);

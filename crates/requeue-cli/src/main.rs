@@ -84,8 +84,8 @@ enum Command {
     /// Simulate hours of a real system in virtual time.
     #[command(subcommand)]
     Simulate(Simulation),
-    /// Serve an embedded SQS on loopback, with your function behind an event source mapping, or
-    /// with the demo's flaky endpoint.
+    /// Serve an embedded SQS on loopback, with an event source mapping to your function, or with
+    /// the demo's flaky endpoint.
     Serve(serve::Arguments),
     /// Send a message to the queue of `requeue serve`, or to any other queue.
     Send(send::Arguments),

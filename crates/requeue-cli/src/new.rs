@@ -285,7 +285,7 @@ fn next(arguments: &Arguments, name: &str) -> (&'static str, Vec<String>) {
         let test = language.test.iter().map(|step| (*step).to_owned());
         let deploy = "sam build && sam deploy --guided".to_owned();
         let steps = [enter].into_iter().chain(test).chain([deploy]).collect();
-        return ("has a function, its tests, and a template that deploys it behind Requeue", steps);
+        return ("has a function, its tests, and a template that deploys it with Requeue", steps);
     }
     if arguments.kind.http {
         // Not guided: `--guided` asks for each of the template's parameters.

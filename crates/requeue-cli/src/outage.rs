@@ -140,9 +140,9 @@ const CONCURRENT_CALLS: usize = 32;
 enum Environments {
     /// Ten, each of which polls for itself.
     Polling,
-    /// So many, to which Lambda delivers. They share nothing.
+    /// This many, to which Lambda delivers. They share nothing.
     Alone(u32),
-    /// So many, to which Lambda delivers. They share a table.
+    /// This many, to which Lambda delivers. They share a table.
     Sharing(u32),
 }
 
@@ -270,7 +270,7 @@ impl OutageRun<'_> {
             async move { service.call().await }
         };
         let scopes = self.scopes;
-        // The messages take turns: the first one is of the first scope, the second of the second.
+        // The messages alternate: the first one is of the first scope, the second of the second.
         scoped(handler, move |message: &Message| match scopes {
             1 => Scope::default(),
             scopes => Scope::of((number(message) % scopes).to_string()),

@@ -39,7 +39,7 @@ pub(crate) struct Unwritten(io::Error);
 
 /// Writes the text unchanged: the caller is responsible for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
-    // The program behind the pipe may write to the terminal that shows the progress.
+    // The program at the other end of the pipe may write to the terminal that shows the progress.
     if is_pipe() {
         terminal::give_way();
     }
@@ -104,7 +104,7 @@ pub(crate) fn remark(text: &str) {
     note(format_args!("note: {text}"));
 }
 
-/// A question on the standard error, with the cursor behind it.
+/// A question on the standard error, with the cursor after it.
 pub(crate) fn question(question: &str) {
     tell(&for_terminal(question));
 }

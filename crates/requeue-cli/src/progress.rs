@@ -1,5 +1,5 @@
-//! The progress of a long command, for a terminal and a web page. The command writes to neither,
-//! so a stuck terminal or a slow page holds up no message.
+//! The progress of a long command, for a terminal and a web page. The command writes to neither, so
+//! a stuck terminal or a slow page delays no message.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -16,16 +16,16 @@ use crate::silence::Requests;
 use crate::table::{span, thousands};
 use crate::{output, terminal};
 
-/// The requests to SQS of a command, whose silence its line of progress tells.
+/// The requests to SQS of a command; its progress shows the time without a response.
 pub(crate) static SQS_REQUESTS: LazyLock<Requests> = LazyLock::new(Requests::default);
 
-/// A step of more than this time should say what it waits for.
+/// A step of more than this time should show its reason to wait.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 
 const DRAW: Duration = Duration::from_millis(100);
 /// The interval between lines elsewhere, as in the log of a build.
 const TELL: Duration = Duration::from_secs(10);
-/// After this time without an end, a command that stops says how to end it at once.
+/// After this time without an end, a command that stops shows how to end it at once.
 const HINT: Duration = Duration::from_secs(5);
 /// The pace is that of the last seconds.
 const WINDOW: Duration = Duration::from_secs(15);
@@ -43,12 +43,12 @@ pub(crate) struct ProgressState {
     pub(crate) failed: u64,
     /// Another count, as in `628 copied`, if the things that are counted are not the result.
     pub(crate) detail: String,
-    /// What a person has to know after the end, as of messages that stay hidden.
+    /// Facts for a person after the end, such as messages that stay hidden.
     pub(crate) notes: Vec<String>,
 }
 
-/// Tells the watchers of a long command where it is. If it is dropped, its line disappears, and the
-/// channels of [`watch`](Self::watch) close.
+/// Reports the state of a long command to its watchers. If it is dropped, its line disappears, and
+/// the channels of [`watch`](Self::watch) close.
 pub(crate) struct CommandProgress {
     state: watch::Sender<ProgressState>,
     _display: Option<Display>,
@@ -83,7 +83,7 @@ impl CommandProgress {
         self.tells_notes
     }
 
-    /// The state and its changes. A watcher that sleeps misses states, and holds up nothing.
+    /// The state and its changes. A watcher that sleeps misses states, and delays nothing.
     pub(crate) fn watch(&self) -> watch::Receiver<ProgressState> {
         self.state.subscribe()
     }
@@ -92,7 +92,7 @@ impl CommandProgress {
         self.state.send_modify(|state| state.step = plain(step));
     }
 
-    /// Counts these things from now on, of which there are so many. Other things begin at 0.
+    /// Counts these things from now on, up to `total`. Other things begin at 0.
     pub(crate) fn count(&self, unit: &'static str, total: Option<u64>) {
         self.count_from(unit, total, 0);
     }
@@ -186,7 +186,7 @@ fn show(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     }
 }
 
-/// Tells once how to end a command that takes long to stop, `since` then.
+/// Shows once how to end a command that takes long to stop, `since` then.
 fn hint(since: &mut Option<Duration>, now: Duration) {
     let Some(left_behind) = STOPPING.get() else { return };
     if now.saturating_sub(*since.get_or_insert(now)) >= HINT {
@@ -261,10 +261,10 @@ impl Growth {
     }
 }
 
-/// A signal asked the process to end: what a second one would leave.
+/// A signal asked the process to end. The text is the effect of a second one.
 static STOPPING: OnceLock<String> = OnceLock::new();
 
-/// From now on the line says that the command is about to end.
+/// From now on the line shows that the command is about to end.
 pub(crate) fn stopping(left_behind: String) {
     STOPPING.get_or_init(|| left_behind);
 }
@@ -280,7 +280,7 @@ struct Pace {
     is_stopping: bool,
 }
 
-/// Without a change for so long, the rate and the time are no longer known.
+/// Without a change for this long, the rate and the time are no longer known.
 const STILL: Duration = Duration::from_secs(5);
 /// An estimate from less time is a guess.
 const ESTIMATED: Duration = Duration::from_secs(2);
@@ -288,7 +288,7 @@ const ESTIMATED: Duration = Duration::from_secs(2);
 const BARS: [usize; 3] = [24, 12, 6];
 
 impl ProgressState {
-    /// With a bar, if there is one that fits into so many columns. `None` is no terminal.
+    /// With a bar, if there is one that fits into the columns. `None` is no terminal.
     fn text(&self, columns: Option<usize>, pace: &Pace) -> String {
         let stopping = if pace.is_stopping { "stopping" } else { "" };
         let (step, counts) = (joined(&[&self.step, stopping]), self.counts());

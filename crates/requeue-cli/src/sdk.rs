@@ -1,5 +1,5 @@
 //! The SDK's configuration, and the option `--profile`. A process cannot safely change its own
-//! environment, so the command begins anew with that of the profile.
+//! environment, so the command starts again with that of the profile.
 
 use std::io;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn added_to(command: Command) -> Command {
     command.arg(option)
 }
 
-/// Runs this process anew in the environment of the chosen profile, if it is not in it already.
+/// Runs this process again in the environment of the chosen profile, if it is not in it already.
 pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
     let Some(name) = chosen(matches) else { return Ok(()) };
     if !is_known(&name)? {
@@ -84,7 +84,7 @@ fn chosen(matches: &ArgMatches) -> Option<String> {
     by_option.cloned().or_else(|| current().filter(|_| environment::value(KEYS[0]).is_none()))
 }
 
-/// What gives credentials without keys and without a log-in, and what to do if it gives none.
+/// A source of credentials without keys and without a log-in, and the remedy if it gives none.
 pub(crate) struct Provider {
     /// The variable that leads to it.
     pub(crate) variable: &'static str,

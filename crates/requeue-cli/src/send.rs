@@ -153,7 +153,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// The error of a request. SQS's own words tell a message that it refuses from others.
+    /// The error of a request. SQS's own words distinguish a message that it refuses.
     fn failed<E>(&self, operation: &str, error: &SdkError<E>) -> String
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,

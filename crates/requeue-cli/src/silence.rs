@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use requeue::queue::{CallError, CallErrorKind};
 use tokio::time::Instant;
 
-/// A response may take so long.
+/// A response may take this long.
 const SILENT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Default)]
@@ -21,7 +21,7 @@ struct Running {
     /// By action, the requests since its last response that ended without one.
     lost: BTreeMap<&'static str, Lost>,
     last_response: Option<Instant>,
-    /// A response that came late: the service stood still until then.
+    /// A late response: the service stopped until then.
     last_late_response: Option<Instant>,
 }
 
@@ -83,7 +83,7 @@ impl Requests {
         self.0.lock().last_response.is_some_and(|response| response > time)
     }
 
-    /// Whether a request for this action has waited so long for its response.
+    /// Whether a request for this action has waited this long for its response.
     pub(crate) fn has_waited(&self, action: &str, time: Duration) -> bool {
         let running = self.0.lock();
         let began = |due: &Due| due.at.checked_sub(due.wait);
@@ -92,7 +92,7 @@ impl Requests {
         running.requests.values().any(|due| waits(&due))
     }
 
-    /// Whether the service has responded late since then: it stood still, and goes on.
+    /// Whether the service has responded late since then: it stopped, and works again.
     pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
         self.0.lock().last_late_response.is_some_and(|response| response > time)
     }
@@ -118,7 +118,7 @@ impl Request {
         }
         running.last_late_response = Some(now);
         running.lost.clear();
-        // A service that stood still begins to wait now.
+        // A service that had stopped begins to wait now.
         for due in running.requests.values_mut().filter(|due| due.at < now && !due.wait.is_zero()) {
             due.at = now + due.wait;
         }

@@ -24,8 +24,8 @@ const DOUBLED: Duration = Duration::from_secs(1);
 /// The same for the other signals. A person does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
-/// What a second signal leaves in hand. `{until}` stands for the time.
-pub(crate) const HOLDS_MESSAGES: &str = "messages in hand stay hidden {until}";
+/// The effect of a second signal on messages in flight. `{until}` stands for the time.
+pub(crate) const HOLDS_MESSAGES: &str = "messages in flight stay hidden {until}";
 
 #[derive(Clone)]
 pub(crate) struct Stop {
@@ -33,7 +33,7 @@ pub(crate) struct Stop {
     end: Arc<Mutex<End>>,
 }
 
-/// What an end at once leaves.
+/// The effect of an end at once.
 struct End {
     /// Whether the process ends at the first signal, since there is nothing to clean up.
     is_at_first: bool,
@@ -88,17 +88,17 @@ impl Stop {
         self.end.lock().is_at_first = false;
     }
 
-    /// What a second signal leaves from now on; `{until}` stands for the time.
+    /// The effect of a second signal from now on; `{until}` stands for the time.
     pub(crate) fn leaves(&self, text: impl Into<Cow<'static, str>>) {
         self.end.lock().text = text.into();
     }
 
-    /// What an end at once would leave now, in words.
+    /// The effect of an end at once now, in words.
     pub(crate) fn left_behind(&self) -> String {
         self.end.lock().leaves()
     }
 
-    /// From now on SQS hides the messages in hand for this time.
+    /// From now on SQS hides the messages in flight for this time.
     pub(crate) fn hides_for(&self, visibility: Duration) {
         self.end.lock().visibility = Some(visibility);
     }
@@ -108,7 +108,7 @@ impl Stop {
         limit: Duration,
         before_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        // A thread of its own, because all others may be blocked in writes that nobody reads.
+        // A thread of its own, because all others may be blocked in writes without a reader.
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let mut signals = ending()

@@ -261,8 +261,8 @@ fn pieces(word: &str, columns: usize) -> Vec<String> {
     pieces
 }
 
-/// Lines of at most so many columns, of which all but the first are indented, and all but the last
-/// have this end. No word is broken, so a longer one exceeds the columns.
+/// Lines of at most `columns` columns, of which all but the first are indented, and all but the
+/// last have this end. No word is broken, so a longer one exceeds the columns.
 fn broken<'t>(
     head: &str,
     indent: usize,
@@ -295,7 +295,7 @@ fn broken<'t>(
     lines
 }
 
-/// At most so many columns of a line, with `…` where its end is missing.
+/// At most this many columns of a line, with `…` where its end is missing.
 pub(crate) fn cut(line: &str, columns: usize) -> String {
     if line.chars().count() <= columns {
         return line.to_owned();
@@ -321,7 +321,7 @@ pub(crate) fn counted(count: impl TryInto<u64>, thing: &str) -> String {
     }
 }
 
-/// `12,000.5`, with so many digits behind the point.
+/// `12,000.5`, with this many digits after the point.
 pub(crate) fn decimal(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let whole = text.find('.').unwrap_or(text.len());

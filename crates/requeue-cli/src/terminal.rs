@@ -18,7 +18,7 @@ use crate::{environment, output};
 const CLEARED: &str = "\r\x1b[2K";
 /// Clears the line above too.
 const CLEARED_ABOVE: &str = "\x1b[1A\x1b[2K";
-/// The columns of a terminal that does not tell them.
+/// The columns of a terminal that does not report them.
 const USUAL_COLUMNS: usize = 80;
 
 static DRAWN: Mutex<Option<String>> = Mutex::new(None);
@@ -99,7 +99,7 @@ fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// Before the end of the process: removes the lines, unless that leaves something behind.
+/// Before the end of the process: removes the lines, or adds the effect of that end.
 pub(crate) fn leave(left_behind: Option<String>) {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {

@@ -105,7 +105,7 @@ async fn answer(sqs: &EmbeddedSqs, request: HttpRequest) -> Result<HttpResponse,
     let request = request.try_into_http1x().map_err(|error| ConnectorError::user(error.into()))?;
     // Requests of SQS are never streams.
     let body = request.body().bytes().unwrap_or_default();
-    // The SDK's own HTTP client reports the same when the other side hangs up.
+    // The SDK's own HTTP client reports the same when the other side closes the connection.
     let broken =
         |error: io::Error| ConnectorError::other(error.into(), Some(ErrorKind::TransientError));
     let response = sqs.exchange(request.headers(), body, &endpoint).await.map_err(broken)?;

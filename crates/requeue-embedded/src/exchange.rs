@@ -28,8 +28,8 @@ pub(crate) enum Untransmitted {
 }
 
 impl EmbeddedSqs {
-    /// Responds to a request of any transport: never, or with an error for a connection that
-    /// breaks, if a fault says so. `endpoint` is the beginning of the URLs of queues.
+    /// Responds to a request of any transport. A fault may drop the response, or turn it into an
+    /// error for a connection that breaks. `endpoint` is the beginning of the URLs of queues.
     pub(crate) async fn exchange(
         &self,
         headers: &HeaderMap,
@@ -59,7 +59,7 @@ impl EmbeddedSqs {
         }
     }
 
-    /// Asks the engine, again and again while it finds nothing and the request may wait.
+    /// Asks the engine again and again while it finds nothing and the request may wait.
     pub(crate) async fn with_long_poll<T>(
         &self,
         mut ask: impl FnMut(&mut Engine) -> Result<Answered<T>, SqsError>,

@@ -43,13 +43,13 @@ pub enum Fault {
     LoseRequest,
     /// The request is carried out, and the connection breaks before the response.
     LoseResponse,
-    /// The request is carried out, and the response arrives so much later.
+    /// The request is carried out, and the response arrives this much later.
     RespondAfter(Duration),
     /// The request is not carried out, and no response ever arrives.
     Hang,
     /// These entries of a batch have faults of their own; the others are carried out.
     Entries(Vec<EntryFault>),
-    /// The request arrives so much later, and then meets the other fault.
+    /// The request arrives this much later, and then meets the other fault.
     After(Duration, Box<Fault>),
 }
 

@@ -1,4 +1,4 @@
-//! Lambda's event source mapping: hands over batches, and deletes messages by the responses.
+//! Lambda's event source mapping: delivers batches, and deletes messages by the responses.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub enum InvocationResult {
 pub struct Batch(Vec<Received>);
 
 impl EventSourceMapping {
-    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000, and 1
-    /// to 10 of a FIFO queue.
+    /// Delivers at most `batch_size` messages of `queue` at once: 1 to 10,000, or 1 to 10 of a FIFO
+    /// queue.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
         let most = if queue.is_fifo() { MAX_FIFO_BATCH } else { MAX_BATCH };

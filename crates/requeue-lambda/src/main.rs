@@ -51,14 +51,14 @@ async fn start() -> Result<(Target, Settings), Error> {
     Ok((target, config.settings))
 }
 
-/// Prints the text that the first argument asks for; `false` without such an argument.
+/// Prints the text for the first argument; `false` if it is no option.
 fn answers_an_option() -> bool {
     let help = match std::env::args_os().nth(1) {
         Some(option) if option == "--help" || option == "-h" => HELP,
         Some(option) if option == "--version" || option == "-V" => "",
         _ => return false,
     };
-    // A closed standard output leaves no other place.
+    // If the standard output is closed, there is no other output.
     let _ = writeln!(std::io::stdout(), "{VERSION}{help}");
     true
 }

@@ -70,8 +70,7 @@ impl CallError {
         let kind = if !is_of_gateway && (status == 429 || is_one_of(UNAVAILABLE, code)) {
             CallErrorKind::Unavailable
         } else if status >= 500 {
-            // A gateway or a proxy responded, and the service behind it may have carried the call
-            // out.
+            // A gateway or a proxy responded, and the service may nevertheless have made the call.
             CallErrorKind::Ambiguous
         } else if is_one_of(MALFORMED, code) {
             CallErrorKind::Malformed

@@ -28,7 +28,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(20);
 pub struct Delay(u16);
 
 impl Delay {
-    /// 15 minutes, the longest that SQS holds back a message.
+    /// 15 minutes, the longest delay of SQS.
     pub const MAX: Self = Self(900);
 
     /// `delay` rounded up to whole seconds, or [`Delay::MAX`] when it is longer.

@@ -31,7 +31,7 @@ pub trait Queue: Send + Sync + 'static {
         receipt_handles: &[&str],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
-    /// Hides at most [`MAX_BATCH_ENTRIES`] received messages for so long from now.
+    /// Hides at most [`MAX_BATCH_ENTRIES`] received messages for this long from now.
     fn change_visibility(
         &self,
         queue: &QueueArn,
@@ -43,14 +43,14 @@ pub trait Queue: Send + Sync + 'static {
     /// is not a request.
     ///
     /// `false` where nothing extends visibility timeouts, as in a Lambda. There the visibility
-    /// timeout is at least the function's timeout, or the event source mapping is not accepted. No
-    /// invocation outlives that.
+    /// timeout is at least the function's timeout, or AWS refuses the event source mapping. No
+    /// invocation lasts longer.
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         let _ = receipt_handle;
         false
     }
 
-    /// Waits until this process receives no more, if it ends. Before that it would receive the
+    /// Waits until this process receives no more, if it shuts down. Until then it would receive the
     /// messages that become visible, and each receive is one of few.
     ///
     /// Returns at once where another process receives, as for a Lambda. This is not a request.
@@ -95,7 +95,7 @@ pub struct ReceiveRequest {
 }
 
 impl ReceiveRequest {
-    /// A request for so many messages.
+    /// A request for this many messages.
     #[must_use]
     pub const fn new(max: usize, wait: Duration, visibility: Duration) -> Self {
         Self { max, wait, visibility }
@@ -128,7 +128,7 @@ pub struct Description {
     pub in_flight: u64,
     /// Those whose delay has not ended.
     pub delayed: u64,
-    /// The time by the clock of the service, if it says so.
+    /// The time by the clock of the service, if known.
     pub date: Option<SystemTime>,
     /// The endpoint that was asked, if the adapter knows it.
     pub endpoint: Option<String>,

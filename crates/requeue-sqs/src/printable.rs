@@ -1,9 +1,9 @@
 //! Text from messages and services, made safe to show. It does not know the source of a text. It is
 //! public only for `requeue-cli`, which shows the same texts.
 //!
-//! A sender chooses the content of messages. A terminal obeys some characters instead of showing
-//! them: it hides text, moves the cursor, or writes to the standard input. A log viewer obeys
-//! others: it reverses text or starts a new line.
+//! A sender chooses the content of messages. A terminal interprets some characters instead of
+//! showing them: they hide text, move the cursor, or write to the standard input. A log viewer
+//! interprets others: they reverse text or start a new line.
 //!
 //! ```
 //! use requeue::printable;
@@ -33,8 +33,8 @@ pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
-/// The beginning of a line, at most so many bytes long, [printable](line()). It is for logged texts
-/// that somebody else chose.
+/// The beginning of a line, at most this many bytes long, [printable](line()). It is for logged
+/// texts that somebody else chose.
 #[must_use]
 pub fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])

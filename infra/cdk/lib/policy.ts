@@ -212,11 +212,11 @@ export interface Idempotency {
   readonly key?: string;
   /** How long an event counts as done after its success. */
   readonly keepSeconds?: number;
-  /** Whether a message is called or waits while the table does not answer. */
+  /** Whether a message is called or waits while the table does not respond. */
   readonly whenUnavailable?: WhenUnavailable;
 }
 
-/** How a message proceeds while the table does not answer. */
+/** How a message proceeds while the table does not respond. */
 export type WhenUnavailable = 'call' | 'defer';
 
 /** A rule of your own for the class of a failure. */

@@ -1,12 +1,12 @@
-//! What the message of an exception says: a status in a known place, and phrases.
+//! The message of an exception: a status in a known place, and phrases.
 
 use crate::classify::text::Service::{Down, Lost, Up};
 use crate::classify::text::{self, Meaning};
 use crate::failure::FailureClass::{NonRetryable, RateLimit, Temporary};
 
-/// The status with which a message begins, or that stands where a client puts it: `429 Client Error:
-/// Too Many Requests`, `403 {"error":…`, `(404) Reason: …`, `<HttpError 404 when`,
-/// `indicate success: 507 (`, `[POST] "https://…": 422 Unprocessable`, `too many 503 error responses`.
+/// The status at the beginning of a message, or at the place where a client puts it: `429 Client
+/// Error: Too Many Requests`, `403 {"error":…`, `(404) Reason: …`, `<HttpError 404 when`, `indicate
+/// success: 507 (`, `[POST] "https://…": 422 Unprocessable`, `too many 503 error responses`.
 pub(super) fn status_in_place(message: &str) -> Option<u16> {
     let begins = |text: &str| {
         let number = text::status(text.get(..3)?)?;
@@ -38,13 +38,13 @@ pub(super) fn status_in_place(message: &str) -> Option<u16> {
         .or_else(|| called(message, false))
 }
 
-/// Words beside a limit's name that say that it was reached. A name that refuses the request may be about
-/// a value called so.
+/// Words next to a limit's name by which it was reached. A name that refuses the request may be
+/// about a value of that name.
 pub(super) const REACHED: &str = "\
     exceeded|reached|wait|too many requests|ratelimitexceeded|userratelimitexceeded|\
     quotaexceeded|throttled|rate limited|secondary rate limit|resource exhausted";
 
-/// Words of a limit, and of trouble that passes, which come before a name or a status that refuses the
+/// Words of a limit, and of a failure that passes, before a name or a status that refuses the
 /// request.
 pub(super) const PASSING: [(Meaning, &str); 4] = [
     // AWS; QuickBooks; Twilio; MySQL
@@ -66,7 +66,7 @@ pub(super) const PASSING: [(Meaning, &str); 4] = [
         too many clients already|remaining connection slots|cannot schedule a task|\
         waiters for this lock|statements outstanding",
     ),
-    // A session that an earlier message left behind: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2
+    // A session in the state of an earlier message: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2
     (
         (Temporary, Up, "connection lost"),
         "session rollback|transaction is rolled back|cursor is not connected|cursor closed|\

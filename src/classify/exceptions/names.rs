@@ -1,12 +1,11 @@
-//! The names of exceptions, as the libraries of the languages have them. Each row says from which its
-//! names come.
+//! The names of exceptions in the libraries of the languages. Each row names its libraries.
 
 use crate::classify::text::Meaning;
 use crate::classify::text::Service::{Down, Lost, Up};
 use crate::failure::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
-/// Names whose parts would mislead, or say nothing, with their class. Some have the same name in
-/// several places; then the class suits all of them.
+/// Names whose parts would mislead, or have no meaning, with their class. Some names occur in
+/// several libraries; then the class suits all of them.
 pub(super) const NAMES: [(Meaning, &str); 13] = [
     // Powertools for AWS Lambda (Python, TypeScript, .NET): FIFO records after one that failed
     (
@@ -111,12 +110,13 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         StripePermissionError InvalidSignatureException ExpiredSignatureError InvalidTokenError \
         JsonWebTokenError",
     ),
-    // Its cause says more; alone it is the end of some retries. tenacity; google.api_core; p-retry
+    // Its cause is more specific; alone it is the end of some retries. tenacity; google.api_core;
+    // p-retry
     ((Temporary, Up, "retries used up"), "MaxRetriesExceededException RetriesExhaustedError"),
 ];
 
-/// Parts of names besides those of [`code::PARTS`](crate::classify::code::PARTS), of letters in lower case. The
-/// first row that matches wins: a timeout of a connection pool is a timeout.
+/// Parts of names in addition to [`code::PARTS`](crate::classify::code::PARTS), of letters in lower
+/// case. The first row that matches wins: a timeout of a connection pool is a timeout.
 pub(super) const PARTS: [(Meaning, &str); 15] = [
     ((Temporary, Up, "busy"), "serializationerror sqltransientexception"),
     (
@@ -148,7 +148,7 @@ pub(super) const PARTS: [(Meaning, &str); 15] = [
         "internalserver servererror servicefailure internalfailure internalerror \
         responsevalidation",
     ),
-    // AWS: what a request waits for, and what someone must free or enlarge
+    // AWS: states for which a request waits, and things that an operator must free or enlarge
     ((NonRetryable, Up, "refused"), "sizelimit lengthlimit notrunning schemaviolation"),
     ((Quota, Up, "quota exceeded"), "vcpulimit instancelimit volumelimit resourcelimit"),
     ((Temporary, Up, "busy"), "limitexceeded aborted resuming running dependencyviolation"),

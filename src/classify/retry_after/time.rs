@@ -7,9 +7,9 @@ use jiff::fmt::{friendly, rfc2822, temporal};
 use jiff::tz::TimeZone;
 use jiff::{SpanRelativeTo, Timestamp};
 
-/// The longest delay that anyone means.
+/// The longest plausible delay.
 pub(in crate::classify) const LONGEST: Duration = Duration::from_hours(365 * 24);
-/// The oldest time that anyone means, before the time of the response: clocks and caches are late.
+/// The oldest plausible time, before the time of the response: clocks and caches are late.
 const OLDEST: Duration = Duration::from_hours(24);
 
 pub(super) fn unquoted(value: &[u8]) -> &[u8] {
@@ -26,7 +26,7 @@ pub(super) enum Told {
 }
 
 impl Told {
-    /// The delay from `reference` on, unless nobody can mean it.
+    /// The delay from `reference` on, unless it is implausible.
     pub(super) fn delay(self, reference: SystemTime) -> Option<Duration> {
         let delay = match self {
             Self::In(delay) => delay,

@@ -90,7 +90,7 @@ pub(super) struct Entries;
 impl Shape for Entries {
     type Value = Vec<(Option<FailureClass>, Entry)>;
 
-    /// An entry that is refused contradicts nothing.
+    /// A refused entry contradicts no other.
     fn read(&self, json: &Json<'_>) -> Option<Self::Value> {
         let fields = json.fields(&classes().map(|(name, _)| name).collect::<Vec<_>>())?;
         let mut entries: Self::Value = Vec::new();

@@ -14,7 +14,7 @@ use crate::policy::{Backoff, CallPolicy, Jitter, Preset};
 
 const ZERO: Duration = Duration::ZERO;
 
-/// The ways in which delays grow, before their first delay is known.
+/// The kinds of growth, before their first delay is known.
 pub(super) const GROWTHS: OneOf<Backoff> = OneOf(&[
     ("exponential", Backoff::Exponential { base: ZERO, multiplier: 1.0 }),
     ("linear", Backoff::Linear { base: ZERO }),
@@ -174,7 +174,7 @@ impl Shape for Calls {
             }
             Self::Settling | Self::Receiving => {}
         }
-        // A value that was refused contradicts nothing.
+        // A refused value contradicts no other.
         let (keys, default) = self.keys();
         let values = keys.read(json)?;
         let longest = values.max_delay.unwrap_or(default.max_delay);

@@ -16,12 +16,12 @@ const ALIKE: f64 = 0.85;
 
 pub(in crate::config) struct Problems {
     found: RefCell<Vec<String>>,
-    /// Whether one of them says how a duration is written.
+    /// Whether one of them explains durations.
     tells_durations: Cell<bool>,
     values: InProblems,
 }
 
-/// Whether problems show what was written.
+/// Whether problems show the written value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) enum InProblems {
     Shown,
@@ -95,13 +95,13 @@ impl<'d> Json<'d> {
         None
     }
 
-    /// Refuses a duration. The first such problem says how one is written.
+    /// Refuses a duration. The first such problem shows how to write one.
     pub(super) fn refuse_duration<T>(&self, allowed: &str) -> Option<T> {
         let is_told = self.problems.tells_durations.replace(true);
         self.refuse(&format!("{allowed}{}", if is_told { "" } else { AS_DURATION }))
     }
 
-    /// Refuses a value that is no object, and every name that is unknown or stands twice.
+    /// Refuses a value that is no object, and every name that is unknown or occurs twice.
     pub(super) fn fields(&self, known: &[&str]) -> Option<Section<'d>> {
         let Some(mut fields) = self.members() else { return self.refuse("an object") };
         for (name, _) in &mut fields {

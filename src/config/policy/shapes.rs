@@ -15,7 +15,7 @@ pub(super) const OFF: &str = "off";
 pub(super) trait Shape: Schema {
     type Value;
 
-    /// Reads a value; when it is refused, the problems say why.
+    /// Reads a value. If it is refused, the problems have the reason.
     fn read(&self, json: &Json<'_>) -> Option<Self::Value>;
 
     /// The value for a document. `None` leaves its key out, as that of rules: they name words of
@@ -49,7 +49,7 @@ pub(super) struct Many<S>(pub(super) S);
 /// A value that may be left out, and has no default.
 pub(super) struct Maybe<S>(pub(super) S);
 
-/// As [`Maybe`], with the place where the value stands.
+/// As [`Maybe`], with the place of the value.
 pub(super) struct Placed<S>(pub(super) S);
 
 /// The word [`OFF`], or a value that the function knows, with words for it.
@@ -281,7 +281,7 @@ pub(super) const AGE: Seconds = seconds(1.0, MAX_AGE);
 /// Beyond this factor the second delay is the cap in any case.
 pub(super) const FACTOR: Number = Number { min: 1.0, max: 100.0, what: "a number" };
 pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
-/// With the default pauses, so many attempts take 20 s.
+/// With the default pauses, these attempts take 20 s.
 pub(super) const ATTEMPTS: Count = Count { min: 1, max: 10 };
 /// A send takes no longer, all its tries included.
 pub(super) const PAUSE: Seconds = seconds(MIN_DELAY, 60.0);
@@ -295,8 +295,8 @@ pub(super) const FAILURES: Count = Count { min: 1, max: 1_000 };
 pub(super) const CALLS: Count = Count { min: 1, max: 1_000_000 };
 /// A longer period is a quota, which the service itself counts.
 pub(super) const PERIOD: Seconds = seconds(0.01, 86_400.0);
-/// SQS delays by whole seconds, so a message whose turn has come may be up to a second early. A
-/// longer wait for a call costs more than another delivery.
+/// SQS delays by whole seconds, so a message may be up to a second early. A longer wait for a call
+/// costs more than another delivery.
 pub(super) const SLOT_WAIT: Seconds = seconds(1.0, 20.0);
 /// A shorter time is over before SQS delivers a duplicate. The longest is a year.
 pub(super) const KEEP: Seconds = seconds(60.0, 365.0 * 86_400.0);

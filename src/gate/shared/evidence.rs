@@ -1,4 +1,4 @@
-//! The results of calls that execution environments share, and whether a circuit opens by them.
+//! The results of calls that execution environments share, and whether they open a circuit.
 
 use std::time::Duration;
 
@@ -8,17 +8,15 @@ use crate::limit::nanos;
 use crate::policy::CircuitBreaker;
 use crate::table::{Field, Item, Update};
 
-/// Results of calls since the service last counted as one that responds to all: how many got a
-/// response, and how many failed.
+/// Results of calls since the service last counted as working: with a response, and failed.
 const ANSWERED: Field = Field::new("answered");
 const FAILED: Field = Field::new("failed");
-/// Calls that failed since the last one that got a response, and the time of that one.
+/// Calls that failed since the last response, and the time of that response.
 const ROW: Field = Field::new("failedRow");
 const ROW_SINCE: Field = Field::new("rowSince");
 /// Calls that got a response since the last one that failed.
 const STREAK: Field = Field::new("answeredRow");
-/// The time of the last failure of the messages of each number. So many of different numbers are as
-/// many different messages at least.
+/// The time of the last failure for each number. Different numbers mean different messages.
 const MESSAGES: [Field; 16] = Field::each([
     "failed0", "failed1", "failed2", "failed3", "failed4", "failed5", "failed6", "failed7",
     "failed8", "failed9", "failed10", "failed11", "failed12", "failed13", "failed14", "failed15",
@@ -26,9 +24,9 @@ const MESSAGES: [Field; 16] = Field::each([
 
 const WINDOW: u64 = health::WINDOW as u64;
 const RECOVERED: u64 = health::RECOVERED as u64;
-/// The most different messages that can be told apart with hardly more failures.
+/// The most different messages that these numbers distinguish without many more failures.
 const MOST_MESSAGES: u32 = 8;
-/// The least time of a row of a service that responds to some calls.
+/// The least time of a row of failures, if the service responds to some calls.
 const LEAST_ROW: Duration = Duration::from_millis(200);
 
 /// The results in an item.
@@ -47,7 +45,7 @@ pub(super) struct CallRecord {
 pub(crate) struct Results {
     answered: u64,
     failed: u64,
-    /// Failures after the last response, and after any failure the responses.
+    /// Failures after the last response, and responses after the last failure.
     row: u64,
     streak: u64,
     messages: [bool; MESSAGES.len()],
@@ -92,7 +90,7 @@ impl CallRecord {
         self.failed == 0
     }
 
-    /// The current row. Calls that nobody reported got a response.
+    /// The current row. Calls without a report got a response.
     pub(super) fn as_row(&self) -> FailureRow {
         let failed = self.failed.saturating_sub(self.row);
         let known = self.answered.saturating_add(failed);
@@ -119,7 +117,7 @@ impl CallRecord {
             && different.is_ok_and(|least| messages >= least)
     }
 
-    /// Adds results. The update may be refused, if the record has changed.
+    /// Adds results. If the record has changed, the update may be refused.
     pub(super) fn add(&self, update: Update, evidence: &Results, now: u64) -> Update {
         let Results { answered, failed, row, streak, messages } = evidence;
         if *failed == 0 && self.streak.saturating_add(*answered) >= RECOVERED {

@@ -1,5 +1,5 @@
-//! The rate limits on the way of a message to its call, and the values by which they tell messages
-//! apart: tenants that share one, and keys with limits of their own.
+//! The rate limits of a message's call, and the values by which they distinguish messages: tenants
+//! that share a limit, and keys with limits of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -16,23 +16,22 @@ use crate::lock::lock;
 use crate::pointer;
 use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
 
-/// A limit on the way of a message to its call.
+/// A rate limit of a message's call.
 #[derive(Clone, Copy)]
 pub(super) struct Gate {
-    /// 0 for the limit of all messages of the scope. Those of keys count from 1.
+    /// 0 for the limit of all messages of the scope. The limits of keys count from 1.
     pub(super) number: usize,
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
-    /// The units of its call by the message, and those that the call is likely to use.
+    /// The units of the call by the message, and the units that the call is likely to use.
     estimated: u32,
     pub(super) units: u32,
-    /// Calls of its burst that are kept for messages which have their slots, and wait for the limits
-    /// after this one.
+    /// Calls of the burst that are reserved for messages with reservations of other limits.
     pub(super) kept: u32,
 }
 
 impl Gate {
-    /// Those of a message: of its keys, and that of all messages.
+    /// All limits of a message: those of its keys, and that of all messages.
     pub(super) fn all(
         policy: &RetryPolicy,
         total: Option<&RateLimit>,
@@ -66,7 +65,7 @@ impl Gate {
         Self { number, scope, limit, estimated: units, units, kept }
     }
 
-    /// A start tag of its line, as a message carries it.
+    /// A start tag of its waiting list, in the form in which a message carries it.
     pub(super) fn carried(&self, tag: StartTag) -> StartTag {
         tag.of_limit(self.number)
     }
@@ -90,7 +89,7 @@ impl Gate {
         Self { units, ..self }
     }
 
-    /// Tells the limit what its call used, and what its response says is left.
+    /// Reports to the limit the units of its call, and the rest of the allowance by its response.
     pub(super) async fn learn(&self, attempts: &Attempts, delivery: &Delivery) {
         let Self { scope, limit, .. } = *self;
         if limit.has_units {
@@ -133,7 +132,7 @@ impl Gate {
     }
 }
 
-/// The tenant of a message. All messages without one are one tenant.
+/// The tenant of a message. All messages without a value are one tenant.
 pub(super) fn tenant(
     key: &MessageKey,
     weights: &BTreeMap<String, u8>,
@@ -144,7 +143,7 @@ pub(super) fn tenant(
     Tenant::of(&name, weight)
 }
 
-/// The units of a message's call, of a limit of so many.
+/// The units of a message's call, at most `limit`.
 fn units(place: Option<&MessageKey>, limit: u32, delivery: &Delivery) -> u32 {
     let Some(place) = place else { return 1 };
     let number = |text: &str| text.trim().trim_matches('"').parse::<f64>().ok();
@@ -156,8 +155,7 @@ fn units(place: Option<&MessageKey>, limit: u32, delivery: &Delivery) -> u32 {
     (units.unwrap_or(1.0).ceil() as u32).clamp(1, limit.max(1))
 }
 
-/// Says once for each place of the limits that it names nothing in a message, as a misspelt one does.
-/// A policy names few places.
+/// Warns once for each key of a rate limit that names nothing in a message, as a misspelt one does.
 fn warn_without(place: &MessageKey) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if lock(&SAID).insert(place.to_string()) {
@@ -168,7 +166,7 @@ fn warn_without(place: &MessageKey) {
     }
 }
 
-/// What stands at a place in a message: JSON in its body.
+/// The text at a key in a message: JSON if it is in the body.
 fn text<'a>(place: &MessageKey, delivery: &'a Delivery) -> Option<&'a str> {
     match place {
         MessageKey::Body(pointer) => pointer.find(delivery.payload()),
@@ -177,12 +175,12 @@ fn text<'a>(place: &MessageKey, delivery: &'a Delivery) -> Option<&'a str> {
     }
 }
 
-/// The scope of the messages with the same value of a key. All without one have the same.
+/// The scope of the messages with the same value of a key. All messages without a value share one.
 fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> Scope {
     scope.of_key(key, &name(key, delivery).unwrap_or_default())
 }
 
-/// The name of the value at a place in a message.
+/// The name of the value at a key in a message.
 fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
     let name = text(key, delivery).and_then(|text| match key {
         MessageKey::Body(_) => pointer::name(text),

@@ -1,4 +1,4 @@
-//! The pause and the circuit that all execution environments share, as a message meets them.
+//! A message and the pauses and circuits that all execution environments share.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,14 +16,14 @@ use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
 const MAX_BATCH: usize = 10_000;
-/// The longest wait by visibility for the end of a pause that an operator may end at any time.
+/// The longest wait with the visibility timeout, since an operator may end the pause at any time.
 const LONGEST_BY_VISIBILITY: Duration = Duration::from_mins(15);
 
 impl Call<'_> {
-    /// The permission to call a service that all execution environments may hold.
+    /// The permission to call a service that all execution environments may have paused.
     pub(super) async fn ticket(&self, pauses: &SharedPauses) -> Result<Option<Ticket>, Uncalled> {
         let looked = pauses.look(self.scope, self.caller);
-        // A newcomer does not probe if others wait in line, which the gate says.
+        // A new message does not probe if others wait for the rate limit, which its gate knows.
         let asks_gate_first = self.is_newcomer();
         match looked {
             Err(refused) if self.may_be_deferred && asks_gate_first && !refused.rest.is_zero() => {
@@ -38,7 +38,7 @@ impl Call<'_> {
     pub(super) async fn ask_pauses(&self, pauses: &SharedPauses) -> Result<Ticket, Uncalled> {
         let Self { attempts, slot, scope, caller, .. } = *self;
         let limit = self.total().map(|gate| gate.limit);
-        // The handler's time begins after the answer.
+        // The handler's time begins after the response.
         slot.wait(pauses.timeout());
         let now = Instant::now();
         let wait = limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
@@ -56,7 +56,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same for a service that came back a moment ago for this execution environment alone.
+    /// The same for a service that works again since a moment ago, in this environment alone.
     pub(super) async fn recover_alone(
         &self,
         limiter: &Limiter,
@@ -77,7 +77,7 @@ impl Call<'_> {
         self.own_permit(attempts.now()).await
     }
 
-    /// Waits for a slot of a service that came back a moment ago.
+    /// Waits for a reservation with a service that works again since a moment ago.
     async fn recover(&self, ticket: Ticket) -> Result<Result<Ticket, NoTicket>, Uncalled> {
         let Self { slot, scope, caller, .. } = *self;
         let Slots::Shared(shared) = &self.policy.slots else { return Ok(Ok(ticket)) };
@@ -87,7 +87,7 @@ impl Call<'_> {
         self.unless_stopped(shared.recover(recovery, scope, caller, ticket, others)).await
     }
 
-    /// The permission to call after a wait, in which a pause may have begun.
+    /// The permission to call after a wait, during which a pause may have begun.
     pub(super) async fn renew(
         &self,
         permit: Permit,
@@ -118,8 +118,8 @@ impl Call<'_> {
         self.renew(permit, taken).await
     }
 
-    /// Keeps the lock of a message that probes until the end of its call, which begins only at
-    /// `begins`. If another message has the lock by then, this one asks again after its wait.
+    /// Keeps the lock of a message that probes until the end of its call, which begins at `begins`.
+    /// If another message has the lock by then, this one asks again after its wait.
     pub(super) async fn keep_lock(
         &self,
         ticket: &mut Option<Ticket>,
@@ -139,8 +139,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// A message that finds a pause. If the limit has a line, it joins the line: after the pause the
-    /// messages come in their order, as fast as the limit allows.
+    /// Defers a message because of a pause. If the limit has a waiting list, the message joins it,
+    /// so that after the pause messages keep their order, at the rate of the limit.
     pub(super) async fn paused(&self, paused: NotPermitted) -> Uncalled {
         let Self { attempts, delivery, turn, .. } = *self;
         let QueuePolicy { policy, .. } = self.policy;
@@ -156,10 +156,10 @@ impl Call<'_> {
         let Some((tag, at)) = self.in_line_until(until, &total, self.line()).await else {
             return alone();
         };
-        // It was called up, so it asks again after longer and longer.
+        // It was called before, so its waits become longer and longer.
         let is_over = at <= now + Duration::from_secs(1);
         let due = if is_over { now + wait(paused.rest) } else { at };
-        // Its age budget may end before.
+        // Its total timeout may end before.
         let left = wait(due.duration_since(now).unwrap_or_default());
         if delivery.state.was_called() && due > now + left {
             return alone();
@@ -168,8 +168,8 @@ impl Call<'_> {
         Uncalled { disposition, start_tag: Some(tag) }
     }
 
-    /// A message that finds a limit which an operator has paused. It waits for the end of the pause,
-    /// whatever its age is: in the line of that limit, or by its visibility.
+    /// Defers a message because an operator has paused its limit. It waits for the end of the
+    /// pause, whatever its age: in the waiting list of that limit, or with its visibility timeout.
     pub(super) async fn paused_by_operator(
         &self,
         gate: &Gate,
@@ -189,8 +189,8 @@ impl Call<'_> {
         Uncalled { disposition, start_tag: waits.map(|(tag, _)| tag) }
     }
 
-    /// The start tag of a message in line until its service is not paused any more, and when it returns.
-    /// It joins the line of `gate`, if it is not in that line already.
+    /// The start tag of a waiting message until its service is not paused any more, and when it
+    /// returns. It joins the waiting list of `gate`, if it is not in that list already.
     async fn in_line_until(
         &self,
         until: SystemTime,
@@ -208,7 +208,7 @@ impl Call<'_> {
         let demand =
             Demand { longest: Duration::ZERO, ..self.demand(gate, Some(Ask::Joins(until))) };
         let request = Request { demand, sample: self.turn.sample, may_be_deferred: true };
-        // The others of its batch are held in a moment too, and it is in no hurry.
+        // The pause also defers the rest of its batch soon, and the message is not urgent.
         let admitted = shared.take_slot(gate.scope, &gate.limit, request, MAX_BATCH);
         match timeout_at(self.attempts.deadlines.cutoff, admitted).await {
             Ok(Admitted::By(Admission::InLine(tag, at))) => Some((gate.carried(tag), at)),

@@ -1,4 +1,4 @@
-//! The wait of a message for its slot of the rate limit.
+//! The wait of a message for its reservation of the rate limit.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::limit::{Admission, Ask, Demand, KnownLimit, LimitState, StartTag, Ten
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
-/// A message that waits by its visibility asks again after so long, if the table did not decide.
+/// If the table did not decide, a message with the strategy `visibility` asks again after this
+/// time.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Call<'_> {
@@ -33,8 +34,8 @@ impl Call<'_> {
         !self.gates.is_empty()
     }
 
-    /// Whether it asks the rate limits for itself: a shared call is one call, but has the units of
-    /// each of its messages.
+    /// Whether it asks the rate limits for itself. A shared call counts as one call, but has the
+    /// units of each of its messages.
     pub(in crate::processor) fn reserves_alone(&self) -> bool {
         !self.is_shared || self.gates.iter().any(|gate| gate.limit.has_units)
     }
@@ -53,7 +54,7 @@ impl Call<'_> {
                 has_waited |= self.wait_for_slot(*gate, &mut taken.ticket).await?;
                 first.get_or_insert_with(Instant::now);
             }
-            // After a freeze, all slots of a key that passed meanwhile would be used at once.
+            // After a freeze, all reservations of a key that passed would be used at once.
             if first.is_none_or(|first| first.elapsed() <= self.longest_after_key()) {
                 break;
             }
@@ -61,7 +62,7 @@ impl Call<'_> {
         if has_waited { self.renew(permit, taken).await } else { Ok(permit) }
     }
 
-    /// How long a slot of its first key may wait for the other limits.
+    /// How long a reservation of its first key may wait for the other limits.
     fn longest_after_key(&self) -> Duration {
         let Some(first) = self.keys().next().filter(|_| self.delivery.strategy == Strategy::Copy)
         else {
@@ -71,8 +72,8 @@ impl Call<'_> {
         others + first.limit.tolerance()
     }
 
-    /// A message that would wait in line for the limit of all joins that line before it asks for
-    /// slots of its keys, which would be lost.
+    /// If a message would join the waiting list of the limit of all messages, it does so before it
+    /// asks for reservations of its keys. Those would be lost.
     async fn join_total(&self) -> Result<(), Uncalled> {
         let may_join = self.gates.len() > 1 && self.delivery.strategy == Strategy::Copy;
         let Some(gate) = self.total().filter(|_| may_join) else { return Ok(()) };
@@ -96,7 +97,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits for a slot of the rate limit. Returns whether that took time.
+    /// Waits for a reservation of the rate limit. Returns whether it had to wait.
     async fn wait_for_slot(
         &self,
         gate: Gate,
@@ -106,7 +107,7 @@ impl Call<'_> {
         let Gate { scope, .. } = gate;
         let QueuePolicy { pacer, slots, pauses, .. } = self.policy;
         let is_probe = ticket.as_ref().is_some_and(Ticket::is_probe);
-        // The pause stands in the item of the whole scope.
+        // The pause is in the item of the whole scope.
         let may_be_held = gate.is_total() && pauses.is_some() && !is_probe;
         let mut may_be_deferred = self.may_be_deferred && may_be_held;
         let mut has_waited = matches!(slots, Slots::Shared(_));
@@ -150,7 +151,7 @@ impl Call<'_> {
             let turn = self.slot.wait(wait.saturating_sub(answered.elapsed()));
             self.unless_stopped(sleep_until(turn.began)).await?;
             self.check()?;
-            // After a freeze, all slots that passed meanwhile would be used at once.
+            // After a freeze, all reservations that passed meanwhile would be used at once.
             let limit = self.in_effect(&gate);
             let late = turn.began.elapsed() + pacer.backlog(scope, &limit);
             if is_slot && late <= limit.tolerance() {
@@ -159,7 +160,7 @@ impl Call<'_> {
         }
     }
 
-    /// Asks a limit, as `asked` or as the message stands.
+    /// Asks a limit, with `asked` or by the state of the message.
     async fn ask_for_slot(
         &self,
         gate: &Gate,
@@ -174,7 +175,7 @@ impl Call<'_> {
                 Ok(Admitted::By(limiter.with(gate.scope, now, admit)))
             }
             Slots::Shared(shared) => {
-                // The handler's time begins after the answer.
+                // The handler's time begins after the response.
                 self.slot.wait(shared.reservation_timeout());
                 let (demand, sample) = (self.demand(gate, asked), self.turn.sample);
                 let request = Request { demand, sample, may_be_deferred };
@@ -186,7 +187,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the message asks of a limit, as `asked` or as it stands.
+    /// The demand of the message on a limit, with `asked` or by its state.
     pub(super) fn demand(&self, gate: &Gate, asked: Option<Ask>) -> Demand {
         let QueuePolicy { policy, weights, .. } = self.policy;
         let (ask, longest) = self.ask(gate);
@@ -194,29 +195,29 @@ impl Call<'_> {
             let shares = policy.fair_shares.as_ref();
             shares.map(|shares| tenant(&shares.by, weights, self.delivery))
         } else {
-            // Each value is a tenant, which leaves handlers to the others.
+            // Each value is a tenant, so it shares the handlers with the others.
             Some(Tenant::ALL)
         };
         Demand { ask: asked.unwrap_or(ask), tenant, units: gate.units, longest }
     }
 
-    /// The calls that are about to begin too.
+    /// The other calls that are about to begin.
     pub(super) fn others(&self) -> usize {
         if self.reserves_alone() { self.slot.about_to_begin() } else { 0 }
     }
 
-    /// The longest wait for a slot. The other half of the time is for the handler.
+    /// The longest wait for a reservation. The other half of the time is for the handler.
     fn half(&self) -> Duration {
         self.attempts.deadlines.cutoff.saturating_duration_since(Instant::now()) / 2
     }
 
-    /// The request of a message to a rate limit, and how long it can wait for its slot: longer if
-    /// it waits by its visibility, since it cannot carry a start tag and each receive counts.
+    /// The request of a message to a rate limit, and the longest wait for its reservation. With
+    /// `visibility` that is longer, since the message carries no start tag and each receive counts.
     fn ask(&self, gate: &Gate) -> (Ask, Duration) {
         let Self { attempts, delivery, .. } = self;
         let half = self.half();
         let longest = gate.limit.max_reservation;
-        // The messages of one value leave handlers to the others, also before it has a line.
+        // The messages of one value leave handlers to others, even before it has a waiting list.
         let first = if gate.is_total() { longest } else { longest / 2 };
         let (ask, longest) = match (delivery.strategy, self.start_tag()) {
             (Strategy::Visibility, _) if delivery.receive_count > 1 => (Ask::Returned, half),
@@ -239,19 +240,19 @@ impl Call<'_> {
         (ask, longest.min(half).min(lives))
     }
 
-    /// The number of the limit in whose line the message waited, and its start tag there.
+    /// The number of the limit in whose waiting list the message was, and its start tag there.
     fn start_tag(&self) -> Option<(usize, StartTag)> {
         let tag = self.delivery.state.start_tag.map(|tag| StartTag(tag).split());
         tag.filter(|(number, _)| *number <= self.keys().count())
     }
 
-    /// The limit in whose line the message waited, and its start tag there.
+    /// The limit in whose waiting list the message was, and its start tag there.
     pub(super) fn line(&self) -> Option<(Gate, StartTag)> {
         let (number, tag) = self.start_tag()?;
         Some((*self.gates.iter().find(|gate| gate.number == number)?, tag))
     }
 
-    /// Whether the message joins the line of all messages, if there is one.
+    /// Whether the message joins the waiting list of all messages, if there is one.
     pub(super) fn is_newcomer(&self) -> bool {
         self.total().is_some_and(|total| self.ask(&total).0 == Ask::Newcomer)
     }
@@ -263,7 +264,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until the call may be made, and it must be made at once then.
+    /// Waits until the call may be made. It must be made at once then.
     pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
         let QueuePolicy { pacer, .. } = self.policy;
         for gate in &self.gates {
@@ -286,7 +287,7 @@ impl Call<'_> {
         Some(Refused { scope: self.scope, limit: total.limit, asked: self.turn.at })
     }
 
-    /// A message that the rate limit did not let through.
+    /// Defers a message that the rate limit refused.
     fn limited(&self, gate: &Gate, admitted: Admitted) -> Uncalled {
         let now = self.attempts.now();
         match admitted {

@@ -1,4 +1,4 @@
-//! What a message took for its call, and gives back when it is over.
+//! Everything that a message acquired for its call, and returns when it is over.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use crate::plan::Decision;
 use crate::policy::{self, RateLimit};
 use crate::shared_table::{Acquisition, Counted, Ticket};
 
-/// Records, permissions and counts that a message took from the table for its call.
+/// Records, permissions and counts that a message acquired from the table for its call.
 #[derive(Default)]
 pub(in crate::processor) struct Taken {
     pub(super) event: Acquisition,
@@ -33,7 +33,7 @@ pub(in crate::processor) struct Taken {
 pub(in crate::processor) struct Refused {
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
-    /// When it asked for its slot.
+    /// When it asked for its reservation.
     pub(super) asked: SystemTime,
 }
 
@@ -43,8 +43,8 @@ impl Taken {
         self.ticket.as_ref().is_some_and(Ticket::is_probe)
     }
 
-    /// Tells the table how the attempt ended, in time for the settling of its message: each success
-    /// is noted before its message is deleted. A record that is not given back ends by itself.
+    /// Reports to the table how the attempt ended, before the message is settled: each success is
+    /// noted before its message is deleted. A record that is not released ends by itself.
     pub(in crate::processor) async fn give_back(
         self,
         slot: &Slot,

@@ -14,11 +14,11 @@ use crate::gate::{Noted, Permit, Reply};
 use crate::lock::lock;
 use crate::plan::Decision;
 
-/// One of the tasks that make attempts, as the attempt in it sees it.
+/// One of the tasks that make attempts, with the methods for the attempt in it.
 pub(crate) struct Slot {
     shared: Arc<Shared>,
     number: usize,
-    /// Whether the attempt in this slot has waited, so that its turn is later than it was.
+    /// Whether the attempt in this slot has waited, so that its times are later.
     has_waited: AtomicBool,
 }
 
@@ -43,7 +43,7 @@ impl Slot {
         if lock(&self.shared.state).queued.as_slice().is_empty() {
             return None;
         }
-        // Without the lock, since the clock and the random numbers are the user's.
+        // After the lock is free, since the clock and the random numbers are the user's.
         let turn = self.attempts().turn();
         let mut state = lock(&self.shared.state);
         let delivery = state.queued.next()?;
@@ -76,9 +76,9 @@ impl Slot {
         goes_on
     }
 
-    /// Notes the evidence that the call gave of its service, at once: the next attempt depends on
-    /// it, and the table may take long to note it. Returns the least wait of a message that is not the
-    /// cause of its failure.
+    /// Notes the evidence of the call about its service at once: the next attempt depends on it,
+    /// and the table may take long. Returns the least wait of a message that did not cause its
+    /// failure.
     pub(crate) fn note(&self, reply: Reply, cause: &str, at: SystemTime) -> Option<Duration> {
         let permit = self.running(|running| running.permit.take()).flatten();
         let noted = permit.map(|permit| permit.give_back(reply, at));
@@ -87,7 +87,7 @@ impl Slot {
         least_wait
     }
 
-    /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
+    /// Notes that the handler now calls the permit's service; `false` if the handler must end
     /// first.
     pub(crate) fn hold(&self, permit: Permit) -> bool {
         match &mut lock(&self.shared.state).slots[self.number] {
@@ -97,7 +97,7 @@ impl Slot {
         true
     }
 
-    /// Notes that another slot calls the service for this one too, and ends its call.
+    /// Notes that another slot calls the service for this one too, and ends the call of this one.
     pub(crate) fn follow(&self, permit: Permit) {
         self.running(|running| {
             (running.permit, running.follows) = (Some(permit), true);
@@ -105,7 +105,7 @@ impl Slot {
         });
     }
 
-    /// Notes that it has no other slot to follow. Returns the permit, unless it was abandoned.
+    /// Notes that no other slot calls for it. Returns the permit, unless the attempt was abandoned.
     pub(crate) fn unfollow(&self) -> Option<Permit> {
         self.running(|running| {
             running.follows = false;
@@ -114,18 +114,18 @@ impl Slot {
         .flatten()
     }
 
-    /// Notes that the handler begins only after `wait`, and returns its turn then.
+    /// Notes that the handler begins only after `wait`, and returns its times.
     pub(crate) fn wait(&self, wait: Duration) -> Turn {
         self.begin_at(Instant::now() + wait)
     }
 
-    /// Notes when the handler begins, and returns its turn then.
+    /// Notes when the handler begins, and returns its times.
     pub(crate) fn begin_at(&self, began: Instant) -> Turn {
         self.has_waited.store(true, Ordering::Relaxed);
         let limit = self.attempts().deadlines.limit(began);
         if let Some(running) = &mut lock(&self.shared.state).slots[self.number] {
             running.turn = Turn { began, limit, ..running.turn };
-            // An attempt that is to end keeps its time for that.
+            // An attempt that has to end keeps its time for that.
             if running.end.is_none() {
                 running.due = limit;
             }
@@ -151,18 +151,18 @@ impl Slot {
         state.queued.as_slice().len().min(free)
     }
 
-    /// The turn of the attempt in this slot, if it has waited and was not abandoned.
+    /// The times of the attempt in this slot, if it has waited and was not abandoned.
     pub(crate) fn later_turn(&self) -> Option<Turn> {
         let has_waited = self.has_waited.load(Ordering::Relaxed);
         has_waited.then(|| self.running(|running| running.turn)).flatten()
     }
 
-    /// The turn of the attempt in this slot, if it has waited: it begins now.
+    /// The times of the attempt in this slot, if it has waited: it begins now.
     pub(crate) fn begin_after_wait(&self) -> Option<Turn> {
         self.has_waited.load(Ordering::Relaxed).then(|| self.wait(Duration::ZERO))
     }
 
-    /// Whether a handler that waits is to end.
+    /// Whether a handler that waits has to end.
     pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
         let mut state = lock(&self.shared.state);
         match &mut state.slots[self.number] {

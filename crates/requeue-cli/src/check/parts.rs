@@ -83,7 +83,7 @@ fn place(key: &MessageKey) -> String {
 const VISIBILITY_FACTOR: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 const MIN_RECEIVES: u32 = 5;
-/// The longest delay of one copy. A message may exceed its age budget by this.
+/// The longest delay of one copy. A message may exceed its total timeout by this.
 const LAST_WAIT: Duration = Duration::from_secs(900);
 
 pub(super) fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {

@@ -1,4 +1,4 @@
-//! `requeue check --settings`: the effective settings, and where each comes from. It prints no secret.
+//! `requeue check --settings`: the effective settings, and the source of each. It prints no secret.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -27,7 +27,7 @@ use crate::rate::{Call, Calls};
 use crate::simulated::SimulatedFunction;
 use parking_lot::Mutex;
 
-/// With ten messages each, more than the calls of two seconds, for which messages may wait.
+/// With ten messages each: more than the calls of two seconds, the longest wait for a reservation.
 const ENVIRONMENTS: usize = 8;
 const PERIOD: Duration = Duration::from_secs(1);
 const CALLS: u32 = 20;
@@ -115,7 +115,7 @@ pub(super) async fn run(messages: u32) -> Result<ExitCode, Error> {
     )?;
     outln!(
         "the other tenants' {sent} messages waited at most {:.1} s; without fair shares, the first \
-         would have waited {} s behind the backlog",
+         would have waited {} s for the backlog",
         waits.iter().max().map_or(0.0, Duration::as_secs_f64),
         (messages / CALLS).saturating_sub(1),
     )?;

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 
 pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, also those that are still \
                                        in the queue, so an import of it would double them; \
-                                       messages in hand stay hidden {until}: to discard them too, \
+                                       messages in flight stay hidden {until}: to discard them too, \
                                        discard the same messages after that, to another file";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -110,7 +110,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
-/// Writes the chosen messages to the file, or says why a discard would not; `None` after a signal.
+/// Writes the chosen messages to the file, or returns why a discard would not; `None` after a
+/// signal.
 async fn keep(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
@@ -162,7 +163,7 @@ async fn keep(
     Ok(Some((exported, refusal)))
 }
 
-/// In a scan of its own: the answer to the question may have come after the visibility timeout.
+/// In a scan of its own: the user may have replied after the visibility timeout.
 pub(crate) async fn delete(
     dead_letters: &DeadLetters,
     exported: &HashSet<String>,
@@ -193,7 +194,7 @@ pub(crate) async fn delete(
         Ok(if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     });
     match looked.await.into_result() {
-        // The result says what is left.
+        // The result shows the rest.
         Ok(looked) if looked.end == ScanEnd::Interrupted => {}
         Ok(looked) => looked.tell(&dead_letters.queue, progress),
         Err(error) => deleted.error = Some(error),
@@ -201,7 +202,7 @@ pub(crate) async fn delete(
     deleted
 }
 
-/// Leaves only those messages in the file that are gone, since an import would double the others.
+/// Removes from the file the messages still in the queue, since an import would duplicate them.
 pub(crate) fn keep_gone(
     file: &Path,
     exported: &HashSet<String>,

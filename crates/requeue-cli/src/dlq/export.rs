@@ -138,7 +138,7 @@ pub(super) enum Target {
         file: BufWriter<File>,
         to: PathBuf,
     },
-    /// A temporary file beside the final one, until all lines are written; else it is removed.
+    /// A temporary file next to the final one, until all lines are written; else it is removed.
     Beside {
         file: BufWriter<NamedTempFile>,
         to: PathBuf,
@@ -193,7 +193,7 @@ impl Target {
     pub(super) fn tell(&self, stop: &Stop) {
         if let Self::Beside { file, .. } = self {
             stop.leaves(format!(
-                "messages in hand stay hidden {{until}}, and the file {} has bodies; delete it",
+                "messages in flight stay hidden {{until}}, and the file {} has bodies; delete it",
                 file.get_ref().path().display()
             ));
         }

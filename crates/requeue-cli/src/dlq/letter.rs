@@ -169,8 +169,9 @@ impl Filter {
         !self.id.is_empty() && self.id.iter().all(|id| found.get(id) == Some(&true))
     }
 
-    /// Notes what it did not find after it saw all messages. Returns whether it chose a message, if
-    /// it had to, and whether one has each of the ids, as far as no limit ended the search.
+    /// Logs the filters that matched no message, once all were seen. Returns whether it chose a
+    /// message, if that is required, and whether one has each of the ids, unless a limit ended the
+    /// search.
     pub(crate) fn finds_all(&self, queue: &str, has_chosen_any: bool) -> bool {
         let found = self.found.borrow();
         let missing = self.id.iter().map(String::as_str).filter(|id| !found.contains_key(*id));
@@ -183,7 +184,8 @@ impl Filter {
         missing.is_empty() && (has_chosen_any || self.words().is_empty())
     }
 
-    /// As [`finds_all`](Self::finds_all), for commands whose result says that there was no message.
+    /// As [`finds_all`](Self::finds_all), for commands whose result shows that no message was
+    /// chosen.
     pub(crate) fn finds_all_if_set(&self, queue: &str, has_chosen_any: bool) -> bool {
         !self.is_set() || self.finds_all(queue, has_chosen_any)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The most groups with the same class and reason. More would no longer tell kinds apart.
+/// The most groups with the same class and reason. More would be too many to compare.
 const MAX_KINDS: usize = 50;
 
 /// Messages by class, reason and the kind of failure.
@@ -214,7 +214,7 @@ impl DeadLetterGroups {
             ));
         }
         if moved > 0 {
-            // On a FIFO queue Requeue sends no annotated copies: they would lose their place.
+            // On a FIFO queue Requeue sends no annotated copies: they would lose their order.
             let mode = if queue.is_fifo() { "direct" } else { "annotate" };
             output::remark(&format!(
                 "{} without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}",

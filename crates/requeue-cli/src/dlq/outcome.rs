@@ -13,7 +13,7 @@ use crate::table::messages;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) is_done: bool,
-    /// Whether it may be, though SQS did not confirm it.
+    /// Whether it may be, although SQS did not confirm it.
     pub(crate) is_in_doubt: bool,
     /// Whether it was copied, and SQS did not confirm the delete of the original.
     pub(crate) is_copy: bool,

@@ -148,8 +148,8 @@ impl DeadLetters {
         Ok(Self { queue, ..self.clone() })
     }
 
-    /// Notes the messages of the source queues: this queue may lack some that are dead-lettered. A
-    /// fact that SQS does not tell is no reason to fail.
+    /// Notes the messages of the source queues: dead-lettered ones may not be in this queue yet. A
+    /// fact that SQS does not return is no reason to fail.
     pub(crate) async fn tell_waiting(&self) {
         let sources = match &self.source {
             Some(source) => vec![source.clone()],
@@ -161,7 +161,7 @@ impl DeadLetters {
                 let name = queue.arn.name();
                 output::remark(&format!(
                     "{} in {name}: unless REQUEUE_DEAD_LETTER is direct, a dead-lettered one gets \
-                     here only when it is received again, which an open circuit may put off; see \
+                     here only when it is received again, which an open circuit may defer; see \
                      `requeue status {name}`",
                     counted(queue.messages, "message")
                 ));
@@ -218,7 +218,7 @@ impl DeadLetters {
     }
 }
 
-/// Refuses a queue that is surely none, and names the right one. Returns a doubt otherwise.
+/// Refuses a queue that is certainly none, and names the right one. Returns a doubt otherwise.
 async fn check(
     sqs: &Sqs,
     queue: &Description,
@@ -269,7 +269,7 @@ pub(crate) fn require_terminal(what: &str) -> Result<(), Error> {
 /// Whether the user agrees. A signal declines.
 pub(crate) async fn agreed(what: &str, stop: &Stop) -> Result<bool, Error> {
     require_terminal(what)?;
-    // Keys typed before the question do not answer it.
+    // Keys typed before the question are no reply to it.
     tcflush(stdin(), QueueSelector::IFlush)?;
     output::question(&format!("{what}. Continue? [y/N] "));
     let (told, answer) = oneshot::channel();

@@ -14,13 +14,13 @@ use crate::Error;
 use crate::failed_call::may_be_carried_out;
 use crate::stop::Stop;
 
-/// A command ends after so many sends in a row without any confirmation.
+/// A command ends after this many sends in a row without any confirmation.
 const MAX_UNCONFIRMED: usize = 8;
 
-/// The end of the code of a message that SQS may have stored, though it did not confirm it.
+/// The end of the code of a message that SQS may have stored, although it did not confirm it.
 pub(super) const MAY_EXIST: &str = "; the copy may exist";
 /// The code of a message of a FIFO queue that has to wait.
-pub(super) const BEHIND: &str = "behind one of its group that failed";
+pub(super) const BEHIND: &str = "an earlier message of its group failed";
 
 /// A message that can be sent.
 pub(super) trait Sendable {
@@ -32,7 +32,7 @@ pub(super) struct ConfirmedSender<'a> {
     sqs: &'a Sqs,
     stop: &'a Stop,
     work: &'static str,
-    /// At most so many messages in a second, also after a long wait for SQS.
+    /// At most this many messages in a second, also after a long wait for SQS.
     rate: Option<u16>,
     next: Instant,
     /// Groups with a message that was not sent.
@@ -139,8 +139,8 @@ impl<'a> ConfirmedSender<'a> {
         self.unconfirmed >= MAX_UNCONFIRMED
     }
 
-    /// Notes messages whose request began at this time, also those that SQS did not confirm. Time
-    /// in which none was sent is lost, since its messages would come in a burst.
+    /// Notes messages whose request began at this time, even those that SQS did not confirm. Unused
+    /// time is not saved, since it would allow a burst.
     fn spend(&mut self, began: Instant, count: u64) {
         if let (Some(rate), 1..) = (self.rate, count) {
             self.next = self.next.max(began) + Duration::from_secs(count) / u32::from(rate);
@@ -168,8 +168,8 @@ fn may_exist(code: &str) -> String {
 }
 
 /// Adds a message to those of one request: at most ten and 1 MiB, and for a FIFO queue one of each
-/// group, because later messages must not overtake one that fails. Returns the messages before it,
-/// if there is no room beside them.
+/// group, because later messages must not overtake one that fails. If the message does not fit,
+/// returns the messages before it.
 pub(super) fn add<T: Sendable>(batch: &mut Vec<T>, message: T, to: &QueueArn) -> Option<Vec<T>> {
     let next = message.outgoing(to);
     let is_of_group = |other: &T| other.outgoing(to).group_id == next.group_id;

@@ -176,8 +176,7 @@ impl Sqs {
     }
 }
 
-/// Whether SQS may accept a call later that may run twice: it did nothing, or its effect is
-/// unknown.
+/// Whether SQS may accept a call that may run twice: it had no effect, or its effect is unknown.
 fn is_passing(error: &CallError) -> bool {
     matches!(error.kind, CallErrorKind::Unavailable | CallErrorKind::Ambiguous)
         && !is_of_credentials(&error.code)

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::arn::Arn;
 
-/// From no to yes, so that `min` is "and", and `max` is "or".
+/// From no to yes, so that `min` means "and", and `max` means "or".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Truth {
     No,
@@ -175,7 +175,7 @@ fn patterns(patterns: &Value, text: &str, fits: fn(&str, &str) -> bool) -> Truth
     truths.max().unwrap_or(Truth::No)
 }
 
-/// Whether all conditions hold.
+/// Whether all conditions are met.
 fn conditions(conditions: &Value, request: &Request<'_>) -> Truth {
     let operators = match conditions {
         Value::Null => return Truth::Yes,
@@ -219,7 +219,7 @@ fn like_arn(pattern: &str, arn: &str) -> bool {
 /// With `*` for any text, and `?` for any character.
 fn like(pattern: &str, text: &str) -> bool {
     let text = text.as_bytes();
-    // Whether the pattern so far fits the first so many bytes.
+    // Whether the pattern so far fits the first bytes, by their number.
     let mut fits = vec![false; text.len() + 1];
     fits[0] = true;
     for byte in pattern.bytes() {

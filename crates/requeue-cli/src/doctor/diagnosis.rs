@@ -196,7 +196,7 @@ impl<'d> Context<'d> {
         }
     }
 
-    /// Whether a message waits by its visibility timeout, so that each receive counts as a retry.
+    /// Whether a message waits with its visibility timeout, so that each receive counts as a retry.
     pub(crate) fn waits_in_place(&self) -> Result<bool, Skip> {
         Ok(self.source()?.arn.is_fifo() || self.config()?.strategy == Strategy::Visibility)
     }

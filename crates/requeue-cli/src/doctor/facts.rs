@@ -1,4 +1,4 @@
-//! The facts of a deployment: plain data. It knows neither AWS's clients nor good and bad.
+//! The facts of a deployment: plain data. It knows neither AWS's clients nor levels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `requeue doctor`: checks a deployment and names the remedy for each problem. It fetches facts,
-//! derives findings from facts, and shows findings. Only the first step asks AWS, and none changes
-//! anything. `first_hour` sends test messages, if the user says so.
+//! derives findings from facts, and shows findings. Only the first step asks AWS, and no step
+//! changes anything. `first_hour` sends test messages, if the user requests it.
 
 use std::cmp::Reverse;
 use std::io::{IsTerminal as _, stdout};

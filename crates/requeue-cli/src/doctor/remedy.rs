@@ -20,7 +20,7 @@ use crate::endpoints::Endpoints;
 pub(crate) struct Remedy(String);
 
 impl Remedy {
-    /// With this step behind the others.
+    /// With this step after the others.
     pub(crate) fn then(self, step: impl AsRef<str>) -> Self {
         Self(format!("{}\n{}", self.0, printable::line(step.as_ref())))
     }

@@ -50,7 +50,7 @@ pub(crate) fn counted(counts: Counts) -> String {
     counts.map(|(level, count)| format!("{count} {}", level.shown().0)).join(", ") + "\n"
 }
 
-/// A line, which goes on below itself if it is too long.
+/// A line, which continues below if it is too long.
 pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
     let (level, colour) = level.shown();
     let columns = table::columns(stdout()).unwrap_or(usize::MAX);

@@ -8,8 +8,8 @@ use requeue::printable;
 use crate::environment;
 use crate::sdk::{self, Provider};
 
-/// Codes of this command line for a profile whose credentials are not in AWS's files: nobody is
-/// signed in, or the profile's program failed. The SDK says so only in words.
+/// Codes of this command line for a profile whose credentials are not in AWS's files: no user is
+/// signed in, or the profile's program failed. The SDK shows that only in the text of an error.
 pub(super) const SIGNED_OUT: &str = "SignedOut";
 pub(super) const PROCESS_FAILED: &str = "CredentialProcess";
 /// The same for a profile of `aws login`. The SDK needs 25 more crates to read it.
@@ -27,7 +27,7 @@ const LOG_IN: &str = "log in again with `aws sso login --profile PROFILE` and na
                       --profile, or set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
                       AWS_SESSION_TOKEN";
 
-/// The last source that the SDK asks, and the remedy on AWS.
+/// The last source of the SDK, and the remedy on AWS.
 const OF_THE_MACHINE: (&str, &str) = (
     ", and the metadata service did not respond with any",
     "; on AWS, attach a role: an instance role to EC2, with a metadata hop limit of 2 for \

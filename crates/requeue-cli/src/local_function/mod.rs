@@ -1,5 +1,5 @@
 //! A Lambda function on this machine: its processes, each with Lambda's Runtime API. `requeue serve`
-//! hands it batches, and Requeue invokes it as a target.
+//! passes it batches, and Requeue invokes it as a target.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +94,7 @@ pub(crate) fn trace() -> String {
 
 pub(crate) type LocalTarget = InBulk<FunctionTarget<LocalFunction>>;
 
-/// The time of Requeue beyond that of the function, to start a process and to settle.
+/// The time of Requeue in addition to that of the function, to start a process and to settle.
 pub(crate) const BEYOND_TARGET: Duration = Duration::from_secs(20);
 
 /// The handler for this function. The settings get their limits from it.
@@ -105,7 +105,7 @@ pub(crate) fn local_target(
     config: &mut Config,
 ) -> LocalTarget {
     let Settings { limits, queues, .. } = &mut config.settings;
-    // As long as the function may run, so that no answer is lost.
+    // As long as the function may run, so that no response is lost.
     limits.timeout = timeout + INIT_TIMEOUT;
     limits.concurrency = limits.concurrency.min(most.into());
     for queue in queues.values_mut() {

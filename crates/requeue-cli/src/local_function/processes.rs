@@ -1,5 +1,5 @@
-//! The execution environments of a function: processes that are started on demand, and replaced when
-//! they end or a new build comes. Each works on one call at a time.
+//! The execution environments of a function: processes that are started on demand, and replaced
+//! when they end or a new build exists. Each works on one call at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,7 +30,7 @@ pub(crate) struct FunctionProcesses {
     groups: ProcessGroups,
     most: usize,
     timeout: Duration,
-    /// The line after a start. Without one, nobody waits for the next start.
+    /// The line after a start. Without one, no caller waits for the next start.
     started: Option<String>,
     calls: mpsc::Receiver<PendingCall>,
     builds: watch::Receiver<()>,
@@ -225,7 +225,7 @@ impl FunctionProcesses {
             Some(Err(StartError::Failed(error))) if turn.build == self.build => {
                 self.fail(&error.why);
             }
-            // The failure of an earlier build, or of a start that a new build ended, is none of the function.
+            // A failure of an earlier build, or of a start that a new build ended, does not count.
             None | Some(_) => {}
         }
         match turn.environment {
@@ -234,13 +234,13 @@ impl FunctionProcesses {
             None => {}
         }
         if let Some((ended, call)) = turn.call {
-            // Nobody waits for a call that was given up.
+            // No caller waits for a call whose time is over.
             let _ = ended.send(call);
         }
         Ok(())
     }
 
-    /// Notes a failed start. Several that fail side by side count once.
+    /// Notes a failed start. Concurrent failures count once.
     fn fail(&mut self, why: &str) {
         if self.failed_starts > 0 && Instant::now() < self.next_start {
             return;

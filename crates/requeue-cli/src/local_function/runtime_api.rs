@@ -62,7 +62,7 @@ impl RuntimeApi {
         let (stop, stopped) = watch::channel(false);
         let (sender, requests) = mpsc::channel(REQUESTS);
         tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request| {
-            // The response comes at once, since a function that ends does not wait for it.
+            // The response is immediate, since a function that ends does not wait for it.
             let passed_on = said(&request).map(|said| sender.try_send(said).is_ok());
             let sender = sender.clone();
             async move {

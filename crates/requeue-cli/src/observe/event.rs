@@ -44,7 +44,7 @@ pub(crate) struct Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Ids {
-    /// Empty for a copy whose id SQS does not tell its sender.
+    /// Empty for a copy whose id SQS does not return to its sender.
     #[serde(rename = "messageId", skip_serializing_if = "String::is_empty")]
     pub(crate) own: String,
     /// The id of the first delivery, which all copies share.
@@ -74,7 +74,7 @@ pub(crate) enum Kind {
     Called,
     /// The call ended: without a class it succeeded, unless it has a reason.
     Ended,
-    /// The library decided to try again, to wait, to leave the message to SQS, or to dead-letter it.
+    /// The library decided to retry, to wait, to leave the message to SQS, or to dead-letter it.
     Requeued,
     Deferred,
     Released,

@@ -1,4 +1,4 @@
-//! A handler that tells when its calls begin and end.
+//! A handler that reports when its calls begin and end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::event::{Event, Ids, Kind, millis};
 
 /// The library's words for a call whose time was over.
 const NO_RESPONSE: &str = "no response in time";
-/// From so many receives on, the library handles the messages of a batch one after the other. See
+/// From this receive on, the library handles the messages of a batch in sequence. See
 /// `docs/project/guarantees.md`, "A message that ends the process".
 const SUSPICIOUS_RECEIVES: u32 = 3;
 
@@ -177,7 +177,7 @@ impl Drop for Call {
 }
 
 const MAX_CAUSES: usize = 1_000;
-/// So many calls in a row without a response are trouble. Fewer may be one connection.
+/// This many calls in a row without a response are a failure. Fewer may be one connection.
 const TROUBLE: u32 = 3;
 
 #[derive(Default)]
@@ -187,7 +187,7 @@ pub(crate) struct Downstream {
     /// No pause is longer.
     pub(crate) max_pause: Duration,
     trouble: Option<DownstreamTrouble>,
-    /// The time since which a circuit is open, until it is told that none is.
+    /// The time since which a circuit is open, until it is closed.
     pub(crate) open: Option<Instant>,
 }
 
@@ -209,7 +209,7 @@ pub(crate) struct DownstreamTrouble {
 }
 
 impl Downstream {
-    /// Notes the end of a call. `is_response` tells whether the service responded.
+    /// Notes the end of a call. `is_response` is whether the service responded.
     pub(super) fn note(
         &mut self,
         scope: Scope,
@@ -222,7 +222,7 @@ impl Downstream {
         };
         if let Some(why) = deferral_of(failure) {
             let key = (scope, why.as_str());
-            // The causes matter only while their scopes are held, so old ones may go.
+            // The causes matter only while their scopes are paused, so old ones may be dropped.
             if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&key) {
                 self.causes.clear();
             }
@@ -290,7 +290,7 @@ pub(super) fn is_response(failure: &Failure) -> bool {
     failure.detail().starts_with("status ")
 }
 
-/// Whether a function answered. It fails in words of its own.
+/// Whether a function responded. It fails in words of its own.
 pub(super) fn is_answer(failure: &Failure) -> bool {
     !failure.is_call_refused() && !failure.is_in_doubt()
 }

@@ -16,7 +16,7 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 /// The library's code for a message whose copy would be longer than SQS or its queue allows.
 pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 
-/// The fields of a line of the library that say something about a message or a circuit.
+/// The fields of a line of the library about a message or a circuit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
@@ -119,7 +119,7 @@ impl LogLine {
             ..Event::now(kind, ids).reason(reason.as_deref())
         };
         let stays = undone.is_some() || self.settlement.as_deref() == Some("kept");
-        // It was told when it was dead-lettered.
+        // It was shown when it was dead-lettered.
         let is_told = matches!(self.reason.as_deref(), Some("not-retried" | "annotated"));
         if stays && !is_told && event.kind != Kind::Ended && event.is_last_receive() {
             (event.kind, event.delay) = (Kind::DeadLettered, None);
@@ -127,7 +127,7 @@ impl LogLine {
         Some(event)
     }
 
-    /// Why SQS keeps the message, though Requeue meant to send a copy or to hide it.
+    /// Why SQS keeps the message, although Requeue intended a copy or a longer visibility timeout.
     pub(super) fn undone(&self) -> Option<String> {
         let what = match self.settlement.as_deref()? {
             // SQS did not respond to the send, and may have stored the copy.

@@ -1,5 +1,5 @@
-//! The life of messages as it happens, for the terminal and the page. Nothing here holds a body,
-//! an attribute or a receipt handle longer than a message is in flight; none reaches an event.
+//! Events of messages as they happen, for the terminal and the page. This module keeps no body,
+//! attribute or receipt handle longer than a message is in flight; no event has one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::pending;
@@ -25,7 +25,7 @@ pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
 
-/// Tells on the standard error that a circuit opens or closes, for a command without a log.
+/// Reports on the standard error that a circuit opens or closes, for a command without a log.
 pub(crate) struct CircuitLines;
 
 impl requeue::Observer for CircuitLines {
@@ -40,13 +40,13 @@ impl requeue::Observer for CircuitLines {
     }
 }
 
-/// Where the adapters and the library tell what they see; its clones are the same.
+/// The observations of the adapters and the library; its clones are the same.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// `None` if nobody reads events, which then cost nothing.
+    /// `None` if there is no reader of events, which then cost nothing.
     events: Option<Events>,
     calls: Mutex<Calls>,
     downstream: Mutex<Downstream>,
@@ -94,7 +94,7 @@ impl Observer {
         *self.0.calls.lock()
     }
 
-    /// From now on a call without an end counts as cut off.
+    /// From now on, a call without an end counts as cut off.
     pub(crate) fn ends(&self) {
         self.0.calls.lock().is_ending = true;
     }
@@ -123,7 +123,7 @@ impl Observer {
         Some(Duration::from_secs(first.saturating_sub(now)))
     }
 
-    /// Forgets the seconds that are over, so that their number is bounded. Returns the time too.
+    /// Drops the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
         let mut due = self.0.due.lock();
         let now = epoch_millis(Clock::system().now()) / 1_000;
@@ -152,13 +152,13 @@ impl Observer {
         self.0.has_log
     }
 
-    /// Whether a line about trouble is due.
+    /// Whether a line about a failure is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
         self.0.has_log && lines.lock().is_due()
     }
 }
 
-/// Counts causes and trouble, publishes events, and logs those that no terminal shows.
+/// Counts causes and failures, publishes events, and logs those that no terminal shows.
 impl requeue::Observer for Observer {
     fn observe(&self, event: &requeue::Event<'_>) {
         use requeue::Event as Heard;
@@ -209,7 +209,7 @@ const OTHERS: &str = "other reasons";
 pub(crate) struct Causes {
     pub(crate) dead_lettered: BTreeMap<String, u64>,
     pub(crate) retried: BTreeMap<String, u64>,
-    /// Of messages that SQS keeps, though Requeue meant to send a copy or to hide them.
+    /// Of messages that SQS keeps, although Requeue intended a copy or a longer visibility timeout.
     pub(crate) left: BTreeMap<String, u64>,
 }
 
@@ -300,7 +300,7 @@ impl Reader {
     pub(crate) async fn next(&mut self) -> Batch {
         let position = self.position;
         let Ok(kept) = self.kept.wait_for(|kept| kept.next() > position).await else {
-            // Nobody can publish any more.
+            // No publisher exists any more.
             return pending().await;
         };
         let from = position.max(kept.first);

@@ -1,4 +1,4 @@
-//! A queue that tells which messages are received, sent, deleted and hidden.
+//! A queue that reports which messages are received, sent, deleted and hidden.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -153,7 +153,7 @@ impl<Q: Queue> Queue for ObservedQueue<Q> {
     ) -> Result<Vec<Confirmation>, CallError> {
         let request = self.queue.change_visibility(queue, entries);
         let confirmed = self.response(queue, CHANGE_VISIBILITY, request).await?;
-        // A message in hand is hidden for the visibility timeout again and again.
+        // A message in flight is hidden for the visibility timeout again and again.
         let visibility = self.visibility.load(Ordering::Relaxed);
         for ((handle, delay), confirmation) in entries.iter().zip(&confirmed) {
             if confirmation.is_ok() && ![0, visibility].contains(&delay.as_secs()) {

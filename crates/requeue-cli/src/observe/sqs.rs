@@ -14,7 +14,7 @@ use crate::silence::Requests;
 
 pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
-/// Lines about one trouble: the first at once, and then one in 30 s.
+/// Lines about one failure: the first at once, and then one in 30 s.
 #[derive(Default)]
 pub(crate) struct RareLines {
     written: Option<Instant>,
@@ -30,7 +30,7 @@ impl RareLines {
         is_due
     }
 
-    /// The trouble is over. Returns whether a line told of it.
+    /// The failure is over. Returns whether a line reported it.
     pub(crate) fn end(&mut self) -> bool {
         self.written.take().is_some()
     }
@@ -38,7 +38,7 @@ impl RareLines {
 
 /// The lines about such messages at once.
 const MAX_UNSETTLED: usize = 3;
-/// How long messages that were not settled are told.
+/// How long messages that were not settled are shown.
 const TOLD: Duration = Duration::from_secs(30);
 
 /// The library's codes for a request without a response.
@@ -46,7 +46,7 @@ const TIMED_OUT: &str = "TimedOut";
 /// The library's code for an entry that a response does not mention.
 const UNCONFIRMED: &str = "Unconfirmed";
 
-/// Whether SQS may have carried out a request that failed with this code of the library: it did not
+/// Whether a request that failed with this code of the library may have taken effect: SQS did not
 /// respond, or not about each message. A gateway responds without a code of SQS.
 pub(super) fn may_be_carried_out(code: &str) -> bool {
     [TIMED_OUT, CONNECTION_LOST, "UnreadableAnswer", UNCONFIRMED].contains(&code)
@@ -54,7 +54,7 @@ pub(super) fn may_be_carried_out(code: &str) -> bool {
 }
 
 pub(super) const RECEIVE: &str = "sqs:ReceiveMessage";
-/// A receive that waits so long has a connection.
+/// A receive that waits this long has a connection.
 const CONNECTED: Duration = Duration::from_secs(1);
 
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
@@ -71,10 +71,10 @@ pub(crate) struct SqsState {
     pub(crate) failing: Option<ReceivingTrouble>,
     /// By action and code, the latest last.
     unsettled: Vec<Unsettled>,
-    /// Those that SQS may have stored, though it did not confirm them.
+    /// Those that SQS may have stored, although it did not confirm them.
     pub(crate) copies_in_doubt: u64,
     last_doubt: Option<Instant>,
-    /// Those without a response. If SQS carried them out, it counts them for the messages.
+    /// Those without a response. If they took effect, SQS counts them for the messages.
     pub(crate) lost_receives: u64,
     request: Option<FailedRequest>,
     /// The endpoint, if SQS responded once.
@@ -180,8 +180,8 @@ impl Sqs {
         state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
     }
 
-    /// SQS has carried out requests for this action. A missing permission is told until then, and so
-    /// are refused credentials; an earlier failure is the cause of nothing that follows.
+    /// Requests for this action work. A missing permission is shown until then, and so are refused
+    /// credentials; an earlier failure no longer causes later ones.
     pub(crate) fn carried_out(&self, action: &'static str) {
         let mut state = self.state.lock();
         let is_over = |one: &Unsettled| {
@@ -200,7 +200,7 @@ impl Sqs {
         }
     }
 
-    /// Whether SQS may carry out the receives that fail now.
+    /// Whether SQS may receive messages by the receives that fail now.
     pub(crate) fn may_lose_receives(&self) -> bool {
         self.trouble().is_some_and(|trouble| may_be_carried_out(&trouble.code))
     }
@@ -215,9 +215,9 @@ impl Sqs {
         state.unsettled.iter().filter(|one| one.is_told()).cloned().collect()
     }
 
-    /// The trouble with receiving. Since the next receive may wait for messages, it is also over when
-    /// SQS is there again: if receives had no connection or lost it, with any later response while one waits; if
-    /// they had no response, when SQS goes on after it stood still.
+    /// The failure of receiving. Since the next receive may wait for messages, the failure is also
+    /// over when SQS works again. If receives had no connection or lost it, that is any later
+    /// response while one waits; if they had no response, it is a late response.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.state.lock();
         let trouble = state.failing.as_ref()?;

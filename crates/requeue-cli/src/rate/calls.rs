@@ -10,7 +10,7 @@ use super::Arguments;
 use crate::simulated::Figures;
 use crate::table::{decimal, span, thousands};
 
-/// tokio's timers end at whole milliseconds, so a call may be so late and the next one not.
+/// tokio's timers end at whole milliseconds, so one call may be this late and the next one not.
 const TIMER: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ pub(super) struct RunCounts {
     pub(super) deferrals: u64,
     /// Those of the backlog's messages.
     pub(super) deferrals_of_backlog: u64,
-    /// Deferrals since the table took no request, or gave no answer.
+    /// Deferrals since the table throttled, or gave no response.
     pub(super) defer_for_table: u64,
     /// The calls that the service refused, if it refuses any.
     pub(super) refused: Option<u64>,

@@ -112,7 +112,7 @@ impl Arguments {
         self.load.is_some() || self.tenants_of_backlog() > 1
     }
 
-    /// Lets the tenants share the limit if the policy says so.
+    /// Lets the tenants share the limit if the policy does.
     fn with_policy(mut self, policy: &RetryPolicy) -> Self {
         if policy.fair_shares.is_some() && self.tenants > 0 {
             self.load.get_or_insert(LOAD);
@@ -180,7 +180,7 @@ fn head(arguments: &Arguments) -> String {
 
 const SIZE: (u32, u32) = (960, 760);
 const MAX_POINTS: usize = 900;
-/// Okabe and Ito's blue, which colour-blind readers can tell from the limit.
+/// Okabe and Ito's blue, which colour-blind readers distinguish from the limit.
 const CALLS: RGBColor = RGBColor(0, 114, 178);
 
 fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<String, Error> {

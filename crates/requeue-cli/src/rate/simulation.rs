@@ -26,21 +26,21 @@ use parking_lot::Mutex;
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
 
-/// A free poller delivers a message so soon after the batching window.
+/// A free poller delivers a message within this time after the batching window.
 const ON_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     None,
-    /// Each keeps it alone.
+    /// Each environment has the limit alone.
     Nothing,
-    /// All keep it together, by a table.
+    /// All environments share the limit in a table.
     Table,
-    /// All keep it together, and tenants have fair shares of it.
+    /// All environments share the limit, and tenants have fair shares of it.
     Fair,
 }
 
-/// The service: it counts the calls, and takes as many as its true limit says, if it has one.
+/// The service: it counts the calls, and takes as many as its true limit, if it has one.
 #[derive(Clone)]
 struct CountingService {
     began: Instant,
@@ -53,7 +53,7 @@ struct CountingService {
 
 #[derive(Default)]
 struct ServiceLog {
-    /// The calls for which the limit holds: those of the flood, or of all tenants.
+    /// The calls to which the limit applies: those of the flood, or of all tenants.
     calls: Calls,
     /// When each other tenant sent its message.
     sent: BTreeMap<u32, Instant>,
@@ -267,7 +267,7 @@ impl LateMessages {
         self.numbers.insert(id, number);
     }
 
-    /// Notes a batch. `was_throttled` says that the table took no request of it at first.
+    /// Notes a batch. `was_throttled` is whether the table first throttled a request of it.
     fn note(&mut self, handled: &Handled<'_>, was_throttled: bool) {
         let now = Instant::now();
         for outcome in &handled.report.outcomes {
@@ -293,7 +293,7 @@ fn is_deferred(outcome: &Outcome) -> bool {
     matches!(outcome.disposition, Disposition::Defer { .. })
 }
 
-/// Whether the table took no request for a message, or gave no answer.
+/// Whether the table throttled for a message, or gave no response.
 fn is_put_off(outcome: &Outcome) -> bool {
     use Deferral::{TableThrottled, TableUnavailable};
     matches!(

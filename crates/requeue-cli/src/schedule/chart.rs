@@ -47,7 +47,7 @@ pub(crate) fn svg(schedule: &Schedule, beside: Option<&Schedule>) -> Result<Stri
     Ok(with_dark_mode(&text))
 }
 
-/// Okabe and Ito's colours, which colour-blind readers can tell apart.
+/// Okabe and Ito's colours, which colour-blind readers distinguish.
 const fn colour(class: FailureClass) -> RGBColor {
     match class {
         FailureClass::RateLimit => RGBColor(0, 114, 178),

@@ -19,7 +19,7 @@ const FONT: &str = "sans-serif";
 pub(crate) const INK: RGBColor = RGBColor(51, 51, 51);
 pub(crate) const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(crate) const LIMIT: RGBColor = RGBColor(178, 24, 43);
-/// A limit that is so many times too far away is named: drawn, it would press the line flat.
+/// A limit that is this many times too far away is named: drawn, it would press the line flat.
 const FAR: f64 = 20.0;
 
 /// A point of a line: the number of the retry, and seconds.
@@ -30,7 +30,7 @@ pub(super) struct Limit {
     pub(super) name: String,
 }
 
-/// A logarithmic axis, because most retries come late and the first ones would share one point.
+/// A logarithmic axis, because most retries are late and the first ones would share one point.
 pub(super) struct Axis {
     pub(super) least: f64,
     pub(super) end: f64,

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::{DeadLetterArgument, QueueModel};
 
-/// The longest wait by visibility. SQS's limit counts from the receive, up to six minutes before
-/// the invocation, and the invocation takes up to fifteen.
+/// The longest wait with the visibility timeout. SQS's limit counts from the receive, up to six
+/// minutes before the invocation, and the invocation takes up to fifteen.
 const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6 + 15));
 
 /// The greatest draw of a random generator.
@@ -56,7 +56,7 @@ impl<T> JitterRange<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitMode {
     InCopies,
-    /// By its visibility timeout; the queue allows this many receives.
+    /// With its visibility timeout; the queue allows this many receives.
     InPlace {
         max_receives: u32,
     },
@@ -142,7 +142,7 @@ impl Timeline {
                         };
                     }
                     history.receives += 1;
-                    // No state holds this delay, so the curve without jitter gives it.
+                    // No state has this delay, so the curve without jitter gives it.
                     (
                         delay,
                         0,
@@ -220,7 +220,7 @@ pub(crate) struct Requests {
     /// the function has already deleted it.
     pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
-    /// Calls by one execution environment, which remembers the messages that it gave up.
+    /// Calls by one execution environment, which remembers the messages that it dead-lettered.
     #[serde(rename = "handlerCalls")]
     pub(crate) calls: u32,
 }
@@ -278,7 +278,7 @@ pub(crate) enum Batching {
 /// The steps after the last decision about a message, and their duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadLettering {
-    /// Annotated copies, with the reason for giving the message up.
+    /// Annotated copies, with the reason why the message was dead-lettered.
     pub(crate) copies: u32,
     pub(crate) receives: u32,
     pub(crate) visibility_changes: u32,

@@ -1,4 +1,4 @@
-//! `requeue serve`: an embedded SQS on loopback, with a function or the demo's endpoint behind it.
+//! `requeue serve`: an embedded SQS on loopback, with a function or the demo's endpoint.
 
 use std::ffi::OsString;
 use std::future::ready;
@@ -152,7 +152,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let page = arguments.page.open(sqs.site(watched.as_ref()).await?).await?;
     if let Some(watched) = watched {
         if !has_function {
-            // A poller would tell.
+            // A poller would report them.
             sqs.follow_arrivals(Some(watched.events.clone()), |_, _, _| {});
         }
         let source = if has_function { "function" } else { "queue" };

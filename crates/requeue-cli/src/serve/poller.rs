@@ -1,4 +1,4 @@
-//! Lambda's poller on a laptop: receives batches from the queues, hands each to the function or to
+//! Lambda's poller on a laptop: receives batches from the queues, passes each to the function or to
 //! Requeue in front of it, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(super) enum MappedFunction {
 }
 
 impl MappedFunction {
-    /// Hands over a batch. With the reason if the invocation failed.
+    /// Passes on a batch. With the reason if the invocation failed.
     async fn invoke(&self, event: String, trace: String) -> (InvocationResult, Option<String>) {
         match self {
             Self::Handler(function) => match function.call(event.into(), trace).await.result {
@@ -183,7 +183,7 @@ impl Poller {
     }
 }
 
-/// The next batch, and the place of its mapping. The mappings take turns.
+/// The next batch, and the position of its mapping. The mappings alternate.
 async fn next_batch(
     mappings: &[Mapped],
     first: usize,

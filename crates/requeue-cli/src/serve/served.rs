@@ -81,8 +81,8 @@ impl ServedSqs {
         Ok(Site { dead_letters, live: watched.map(Watched::routes), ..Site::default() })
     }
 
-    /// Tells of messages as they come. `note` is called with each, the queue that it came into or, if
-    /// it `is_dead`, the queue of its dead-letter queue.
+    /// Reports messages as they arrive. `note` is called with each, and with the queue in which it
+    /// arrived or, if it `is_dead`, the queue of its dead-letter queue.
     pub(super) fn follow_arrivals(
         &self,
         events: Option<Events>,
@@ -150,7 +150,7 @@ impl Watched {
         live_routes(self.events.clone(), self.state.subscribe())
     }
 
-    /// Tells the counts of the queues again and again. `source` names the events' source.
+    /// Reports the counts of the queues again and again. `source` names the events' source.
     pub(super) fn keep_counting(
         self,
         source: &'static str,
@@ -181,7 +181,7 @@ impl Watched {
     }
 }
 
-/// Tells of a message that came into the queue or, if it `is_dead`, into the dead-letter queue.
+/// Reports a message that arrived in the queue or, if it `is_dead`, in the dead-letter queue.
 fn arrived(events: &Events, message: &MessageView, is_dead: bool) {
     let (ids, _, why) = of_body(&message.id, &message.body);
     let kind = match is_dead {
@@ -198,7 +198,7 @@ pub(super) fn delay(message: &MessageView) -> Option<Duration> {
     until.duration_since(message.sent).ok()
 }
 
-/// Tells of the messages of a batch, as the function gets it, and returns their ids.
+/// Reports the messages of a batch, as the function gets it, and returns their ids.
 pub(super) fn received(events: &Events, event: &Value) -> Vec<Ids> {
     let records = event["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
     let received = records.iter().map(|record| {
@@ -211,7 +211,7 @@ pub(super) fn received(events: &Events, event: &Value) -> Vec<Ids> {
     received.collect()
 }
 
-/// Tells which messages SQS keeps after an invocation; the others are deleted.
+/// Reports which messages SQS keeps after an invocation; the others are deleted.
 pub(super) fn acknowledged(events: &Events, batch: Vec<Ids>, kept: &[&str], error: Option<&str>) {
     for ids in batch {
         let kind = if kept.contains(&ids.own.as_str()) { Kind::Kept } else { Kind::Deleted };

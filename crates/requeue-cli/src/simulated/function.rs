@@ -15,7 +15,7 @@ use crate::Error;
 
 /// The batches that are collected at once. Lambda begins with as many pollers.
 const POLLERS: usize = 5;
-/// Lambda begins with so many concurrent invocations, and adds up to 300 each minute.
+/// Lambda begins with this many concurrent invocations, and adds up to 300 each minute.
 const AT_FIRST: u32 = 5;
 const BETWEEN_STARTS: Duration = Duration::from_millis(200);
 pub(crate) const BATCHING_WINDOW: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(20);
 /// The latency of a request of the function, or of a delete by a poller.
 const REQUEST: Duration = Duration::from_millis(10);
 
-/// A message that is delivered again comes up to so much later.
+/// A message that is delivered again is up to this much later.
 const LATE: Duration = Duration::from_secs(20);
 
 pub(crate) struct SimulatedFunction<H> {
@@ -81,7 +81,7 @@ impl<H: Handler> SimulatedFunction<H> {
         Self { is_polling: true, is_warm: true, ..self }
     }
 
-    /// Delivers until `feeding` is over and the queue empty, and tells `note` of each batch.
+    /// Delivers until `feeding` is over and the queue empty, and reports each batch to `note`.
     pub(crate) async fn drain(
         &self,
         feeding: impl Future<Output = Result<(), Error>>,

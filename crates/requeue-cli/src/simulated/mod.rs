@@ -106,13 +106,13 @@ impl Bucket {
     }
 }
 
-/// The way of a request, and of its response.
+/// The latency of a request, and of its response.
 const REQUEST: Duration = Duration::from_millis(2);
 const RESPONSE: Duration = Duration::from_millis(3);
 /// The most writes of one item in a second. DynamoDB allows a partition as many.
 const WRITES: f64 = 1_000.0;
 
-/// A table in this process that behaves as a table does, as one execution environment asks it.
+/// A table in this process that behaves as a remote one, for one execution environment.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTable {
     table: Arc<Shared>,
@@ -124,7 +124,7 @@ struct Shared {
     items: MemoryTable,
     clock: Clock,
     requests: AtomicU64,
-    /// It does not answer in this time.
+    /// It does not respond in this time.
     down: Option<Range<Instant>>,
     capacity: Mutex<HashMap<Key, Bucket>>,
 }
@@ -266,7 +266,7 @@ impl Figures {
 pub(crate) struct Comparison<T>(Vec<(Run<()>, Figures, T)>);
 
 impl<T> Comparison<T> {
-    /// For a command: says first what is simulated, and goes on until a signal ends the process.
+    /// For a command: shows the simulated system, and continues until a signal ends the process.
     pub(crate) fn shown<S>(
         arguments: &SimulationArguments,
         head: &str,
@@ -353,7 +353,7 @@ impl<'a> RunProgress<'a> {
         Self { command, messages: 0, began: Instant::now(), outage: Duration::ZERO }
     }
 
-    /// For so many messages, of which none is done before the end of the outage.
+    /// For this many messages, of which none is done before the end of the outage.
     pub(crate) fn counting(self, messages: u32, outage: Duration) -> Self {
         Self { messages: messages.into(), outage, ..self }
     }

@@ -1,4 +1,4 @@
-//! `requeue status`. It only reads; a fact that nobody tells is unknown, with the reason.
+//! `requeue status`. It only reads; a fact that no service returns is unknown, with the reason.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -80,7 +80,7 @@ struct Status {
 struct Depth {
     queue: QueueArn,
     is_of_dead_letters: bool,
-    /// `None` if SQS does not tell them.
+    /// `None` if SQS does not return them.
     counts: Option<Description>,
     oldest: Age,
 }
@@ -184,7 +184,7 @@ impl Status {
         parts.join("\n\n") + "\n"
     }
 
-    /// What may put off the way of messages into an apparently empty dead-letter queue.
+    /// Reasons why messages may not be in an apparently empty dead-letter queue yet.
     fn notes(&self) -> Vec<String> {
         self.queues.windows(2).filter_map(|pair| self.note(&pair[0], &pair[1])).collect()
     }

@@ -172,7 +172,7 @@ impl Reader {
             self.counts(service, &mappings).await
         };
         let logs = configuration.logging_config.unwrap_or_default();
-        // An emulator may not tell the format.
+        // An emulator may not return the format.
         let (log, log_since) = match logs.lacks_lines().filter(|_| logs.log_format.is_some()) {
             Some(why) => {
                 self.tell(format!("log of {name}: {why}; run `requeue doctor --function {name}`"));
@@ -300,7 +300,7 @@ pub(super) struct Failure {
 /// Times are in milliseconds since 1970.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Circuit {
-    /// No line tells of an open one.
+    /// No line reports an open one.
     NotOpened,
     Closed {
         at: u64,

@@ -85,7 +85,7 @@ impl Guard {
         })
     }
 
-    /// The time of the comparison tells nothing about the token.
+    /// The time of the comparison does not depend on the token.
     fn is_token(&self, other: &str) -> bool {
         let differences =
             self.token.bytes().zip(other.bytes()).fold(0, |all, (own, its)| all | (own ^ its));

@@ -169,7 +169,7 @@ impl Job {
             "isStopping": end.is_none() && self.told.borrow().is_some(),
             // The time without a response of SQS, if it is long.
             "sqsSilentMs": silence.and_then(|time| u64::try_from(time.since.as_millis()).ok()),
-            // What stays if the process ends at once now.
+            // The effect of an end of the process at once.
             "ifKilled": end.is_none().then(|| self.stop.left_behind()),
             "started": moment(self.started),
             "ended": end.and_then(|end| moment(end.at)),

@@ -1,5 +1,5 @@
 //! The screen "Live": the events and the state of the worker or function in this process, or of a
-//! deployed function: its log tells of the messages that did not complete, and its metrics the counts.
+//! deployed function, by its log (messages that did not complete) and its metrics (counts).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,10 +39,10 @@ pub(crate) struct LiveState {
     pub(crate) dead: Option<u64>,
     pub(crate) rate: Option<u64>,
     pub(crate) counts: Option<LiveCounts>,
-    /// `None` if the pauses and circuits are inside a function, whose log tells of them.
+    /// `None` if the pauses and circuits are inside a function, whose log reports them.
     pub(crate) pauses: Option<Vec<LivePause>>,
     pub(crate) troubles: Vec<String>,
-    /// What becomes of the messages that were dead-lettered.
+    /// The next step for dead-lettered messages.
     pub(crate) dead_lettered: Option<&'static str>,
     pub(crate) is_ending: bool,
     pub(crate) has_ended: bool,
@@ -99,7 +99,7 @@ impl Serialize for LivePause {
 }
 
 pub(crate) fn live_routes(events: Events, state: watch::Receiver<LiveState>) -> Router {
-    // The numbers of events begin anew with each start.
+    // The numbers of events begin at 0 with each start.
     let run = Uuid::new_v4().simple().to_string();
     let follow = get(async move |uri: Uri| -> Response {
         let after = position(&uri).filter(|(of, _)| *of == run);
@@ -109,7 +109,7 @@ pub(crate) fn live_routes(events: Events, state: watch::Receiver<LiveState>) -> 
     Router::new().route("/events", follow)
 }
 
-/// The place from which a page goes on after a break, of `?run=…&next=…`.
+/// The position from which a page continues after a break, of `?run=…&next=…`.
 fn position(uri: &Uri) -> Option<(&str, u64)> {
     let pairs =
         || uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -142,9 +142,9 @@ fn follow(
 /// The interval between two looks at the log. CloudWatch Logs allows five requests a second for an
 /// account and region. Source: CloudWatch Logs user guide, "CloudWatch Logs quotas".
 const LOOK: Duration = Duration::from_secs(5);
-/// The first look goes back so far.
+/// The first look begins this long ago.
 const BEFORE: Duration = Duration::from_mins(10);
-/// A line may come so much later than its time.
+/// A line may be this much later than its time.
 const LATE: Duration = Duration::from_secs(30);
 /// Most requests of one look: up to 10,000 lines each.
 const MAX_REQUESTS: u32 = 10;

@@ -30,7 +30,7 @@ const SCHEDULE: Allowed = &[
     ("message-bytes", u64::MAX),
     ("price-per-million", u64::MAX),
 ];
-/// A page waits less patiently than a terminal.
+/// The user of a page waits less long than that of a terminal.
 const OUTAGE: Allowed = &[
     ("messages", 5_000),
     ("outage", 3_600),
@@ -166,14 +166,14 @@ fn position(document: &str, problem: &str) -> Option<(usize, usize)> {
 }
 
 /// `… at line 2 column 13`, as for a document that is not JSON. A document that ends too early may
-/// have the column 0, behind the last line feed.
+/// have the column 0, after the last line feed.
 fn named(problem: &str) -> Option<(usize, usize)> {
     let (line, column) = problem.rsplit_once(" at line ")?.1.split_once(" column ")?;
     Some((line.parse().ok()?, column.parse().ok().filter(|column| *column > 0)?))
 }
 
-/// The position of the last key of a path. Each key is searched behind the one before it, which
-/// finds it unless an earlier value has the same name.
+/// The position of the last key of a path. The search for each key begins after the one before it,
+/// which finds it unless an earlier value has the same name.
 fn of_key(document: &str, path: &str) -> Option<(usize, usize)> {
     let mut at = None;
     let mut from = 0;

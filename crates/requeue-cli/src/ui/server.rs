@@ -75,7 +75,7 @@ impl Server {
             (StatusCode::NOT_FOUND, "there is no such page; open the URL that the command printed")
         });
         let (guard, is_used) = (self.guard, Arc::new(AtomicBool::new(false)));
-        // It never changes: a page that is open goes on asking for a moment after the stop.
+        // It never changes: a page that is open asks for a moment more after the stop.
         let (_sender, stopped) = watch::channel(false);
         let used = Arc::clone(&is_used);
         let serving = loopback::serve_unread(self.listener, stopped, BOUNDS, move |request| {

@@ -21,7 +21,7 @@ pub(super) const WINDOW: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Figures {
     pub(super) queue: String,
-    /// The messages that wait in the queue; `None` if SQS did not say so.
+    /// The messages that wait in the queue; `None` if SQS did not return the number.
     pub(super) waiting: Option<u64>,
     /// Of those, the messages that SQS hides.
     pub(super) hidden: u64,
@@ -35,7 +35,7 @@ pub(super) struct Figures {
     pub(super) mode: Mode,
     /// The messages that handlers have.
     pub(super) running: u64,
-    /// Whether messages run that the library handles one after the other.
+    /// Whether messages run that the library handles in sequence.
     pub(super) are_suspects: bool,
     /// The messages that handlers may have at once.
     pub(super) concurrency: u64,
@@ -67,7 +67,7 @@ impl Figures {
         lines
     }
 
-    /// Whether messages wait though handlers are free, until a receiver is done with its batch.
+    /// Whether messages wait although handlers are free, until a receiver is done with its batch.
     fn are_free(&self) -> bool {
         self.running < self.concurrency && self.waiting > Some(0)
     }
@@ -158,7 +158,7 @@ impl Figures {
     }
 }
 
-/// The rate of calls, of which so many have ended.
+/// The rate of calls, of which `ended` have ended.
 pub(super) fn rate(growth: &mut Growth, ended: u64) -> Option<u64> {
     let (calls, time) = growth.note(ended)?;
     Some(calls.saturating_mul(1_000).div_ceil(millis(time)))
@@ -171,7 +171,7 @@ pub(super) fn seconds(time: Duration) -> String {
 
 const MAX_PAUSES: usize = 50;
 
-/// What becomes of the messages that were dead-lettered, if SQS has to move them.
+/// The next step for dead-lettered messages, if SQS has to move them.
 fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {
     let text = match mode {
         DeadLetterMode::Redrive => {
@@ -223,7 +223,7 @@ pub(super) struct Depth(Mutex<Option<Known>>);
 struct Known {
     /// The number of messages in the queue in any state.
     messages: u64,
-    /// Of those, the messages that SQS hides and that this worker did not have in hand.
+    /// Of those, the messages that SQS hides and that this worker did not have in flight.
     hidden: u64,
     /// How many this worker had done by then.
     done: u64,
@@ -242,8 +242,8 @@ impl Depth {
         }
     }
 
-    /// Without the permission, or without a response in time, the depth is not known. `counts` are the
-    /// numbers of messages that this worker has in hand, and has done.
+    /// Without the permission, or without a response in time, the depth is unknown. `counts` are
+    /// the numbers of messages that this worker has in flight, and has done.
     pub(super) async fn ask(
         &self,
         source: &impl Source,
@@ -260,12 +260,12 @@ impl Depth {
         *self.0.lock() = told.ok().and_then(Result::ok).map(known);
     }
 
-    /// The messages that SQS hides until their visibility timeout ends, without those in hand.
+    /// The messages that SQS hides until their visibility timeout ends, without those here.
     pub(super) fn hidden(&self) -> u64 {
         self.0.lock().map_or(0, |known| known.hidden)
     }
 
-    /// The messages in the queue without those that this worker has in hand, or has done since then.
+    /// The messages in the queue without those in flight here, or done here since then.
     pub(super) fn waiting(&self, in_hand: u64, done: u64) -> Option<u64> {
         let known = *self.0.lock();
         known.map(|known| known.messages.saturating_sub(in_hand + done.saturating_sub(known.done)))

@@ -296,7 +296,7 @@ struct Started {
     mode: Mode,
     /// The messages that handlers may have at once.
     concurrency: u64,
-    /// `false` if the worker did not insist on one.
+    /// `false` if the worker did not require one.
     has_dead_letter_queue: bool,
 }
 
@@ -357,7 +357,7 @@ impl Started {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Where SQS moves the messages, a worker that ends leaves some behind.
+    /// If SQS moves the messages, a worker that ends leaves some in the queue.
     fn note_on_the_way(&self, progress: Progress) -> Option<String> {
         let queue = self.queue.name();
         if self.mode == Mode::Report {

@@ -17,7 +17,7 @@ use crate::{environment, output};
 
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Tells the settings in lines on a terminal, or else in a line of the log.
+/// Shows the settings in lines on a terminal, or else in a line of the log.
 pub(super) fn tell(
     view: &View,
     queue: &QueueArn,
@@ -99,7 +99,7 @@ pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
     })
 }
 
-/// A table that cannot be read. The worker runs without it, but its messages would tell so only later.
+/// A table that cannot be read. The worker runs without it, but its messages would show that late.
 pub(super) async fn lacks_table(settings: &Settings) -> Option<String> {
     let shared = settings.shared_table.as_ref()?;
     let key = Key::of([&shared.namespace]);

@@ -1,4 +1,4 @@
-//! Trouble of a worker with the target, SQS or credentials, each in one line.
+//! Failures of a worker's target, SQS or credentials, each in one line.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(super) fn of_target(
         format!("{cause} ×{}", thousands(*calls))
     };
     let next = match next_try {
-        // Its time has come, but no message calls yet.
+        // The pause is over, but no message calls yet.
         Some(Duration::ZERO) if !is_trying => "; next try with the next message".to_owned(),
         _ => next(next_try, None),
     };
@@ -57,7 +57,7 @@ pub(super) fn of_receiving(
     }
 }
 
-/// What credentials need that AWS refuses with this code. The worker reads them anew.
+/// The remedy for credentials that AWS refuses with this code. The worker reads them again.
 pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
     (code == NO_CREDENTIALS || is_of_credentials(code))
         .then(|| sdk::provider().map_or("log in again", |provider| provider.remedy))
@@ -84,7 +84,7 @@ pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
              delivered again in 5 min or more"
         );
     }
-    // Without a response, SQS may have carried the request out.
+    // Without a response, the request may have taken effect.
     let again = match *action {
         Some("sqs:ChangeMessageVisibility") => "delivered again while their handlers run",
         Some("sqs:SendMessage") => "delivered again in 5 min or more",
@@ -165,7 +165,7 @@ impl TroubleLog {
         }
     }
 
-    /// Tells every 30 s that a circuit is still open. Its first line is that of the library.
+    /// Reports every 30 s that a circuit is still open. The library writes its first line.
     pub(super) fn note_circuit(&mut self, open: Option<Instant>, next_try: Option<Duration>) {
         let Some(since) = open else {
             self.circuit.end();
@@ -191,7 +191,7 @@ impl TroubleLog {
         }
         let endpoint = sqs.state().endpoint.clone();
         let Some(Silence { since, action }) = sqs.requests.silence() else {
-            // Between two tries nobody waits for a response.
+            // Between two tries, no request waits for a response.
             let is_over = self.silent.is_some_and(|last| sqs.requests.has_responded_since(last));
             if is_over && self.silence.end() {
                 tracing::info!(endpoint, "SQS responds again");

@@ -23,7 +23,7 @@ use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct View {
-    /// Whether lines on a terminal say more than the log.
+    /// Whether lines on a terminal show more than the log.
     pub(super) has_screen: bool,
     /// `--verbose`: the events of which each message has a line.
     verbose: Option<Mutex<Reader>>,
@@ -38,7 +38,7 @@ impl View {
     /// Installs the log too.
     pub(super) fn new(has_screen: bool, is_verbose: bool, has_page: bool) -> Self {
         let events = (is_verbose || has_page).then(Events::default);
-        // The lines of the screen say the rest.
+        // The lines of the screen show the rest.
         let level = if has_screen { tracing::Level::WARN } else { tracing::Level::INFO };
         init_logging_to(level, move || LogLines(has_screen));
         let observer = Observer::new(events.clone(), !has_screen);
@@ -53,7 +53,7 @@ impl View {
         Some(live_routes(events, page.subscribe()))
     }
 
-    /// Does a step before the first receive. A step of more than a second shows what it waits for.
+    /// Does a step before the first receive. A step of more than a second shows its reason to wait.
     pub(super) async fn waiting<T>(&self, step: &str, work: impl Future<Output = T>) -> T {
         let line = || CommandProgress::shown_after(NOTICEABLE, format!("waiting for {step}"));
         let _line = self.has_screen.then(line);
@@ -104,7 +104,7 @@ impl View {
         self.depth.waiting(0, self.observer.calls().succeeded).filter(|left| *left > 0)
     }
 
-    /// Messages whose handler succeeded are done, though their batch did not end in time.
+    /// Messages whose handler succeeded are done, although their batch did not end in time.
     pub(super) fn last(&self, mut progress: Progress) -> Progress {
         let unsettled = self.observer.calls().succeeded.saturating_sub(progress.completed);
         let unsettled = unsettled.min(progress.not_settled());
@@ -128,7 +128,7 @@ impl View {
         }
     }
 
-    /// `--verbose`: writes a line for each message. It has no end, and can go on later.
+    /// `--verbose`: writes a line for each message. It has no end, and can continue later.
     async fn show_messages(&self, mode: Mode) {
         let Some(events) = &self.verbose else { return };
         let mut events = events.lock().await;

@@ -296,7 +296,7 @@ fn a_command_that_cannot_stop_says_how_to_end_it() {
         assert_eq!(typed.status, Some(130), "{}", typed.output);
         let said = typed.fitting(80).join("\n").replace("\n  ", " ");
         assert!(said.contains("note: the command waits for its last requests"), "{said}");
-        assert!(said.contains("ended at once: messages in hand stay hidden"), "{said}");
+        assert!(said.contains("ended at once: messages in flight stay hidden"), "{said}");
         let named = said.split_once("and the file ").and_then(|(_, rest)| rest.split_once(" has "));
         if let Some((partial, _)) = named {
             std::fs::remove_file(repository(partial)).unwrap();

@@ -1,5 +1,5 @@
-//! The keys of a queue's messages in the orders next to receive, due, and too old; the turns of a
-//! FIFO group, and the messages that a FIFO queue remembers as accepted, even after they are deleted.
+//! The keys of a queue's messages in the orders next to receive, due, and too old; the order of
+//! FIFO groups; the messages that a FIFO queue remembers as accepted, even after their deletion.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, SystemTime};

@@ -41,7 +41,7 @@ pub(crate) const GROUP_ID_CHARS: usize = 128;
 pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
 /// Least time between two purges of a queue. Source: reference, `PurgeQueue`.
 pub(crate) const BETWEEN_PURGES: Duration = Duration::from_mins(1);
-/// How long the name of a deleted queue stays taken. Source: reference, `DeleteQueue`.
+/// How long the name of a deleted queue stays reserved. Source: reference, `DeleteQueue`.
 pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
 /// The ending `.fifo` included. Source: reference, `CreateQueue`.
 pub(crate) const QUEUE_NAME_CHARS: usize = 80;

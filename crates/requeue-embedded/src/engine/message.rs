@@ -1,4 +1,4 @@
-//! One message as a queue stores it, its receipt handles, its digests, and who is told of it.
+//! One message in a queue, its receipt handles, its digests, and the observer of arrivals.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

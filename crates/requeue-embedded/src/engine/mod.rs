@@ -1,5 +1,5 @@
-//! SQS as a state machine: it takes a request, and returns a response at the time that it was told
-//! last. It reads no clock, waits for nothing, and knows no protocol.
+//! SQS as a state machine: it takes a request, and returns a response at the time that was set
+//! last. It reads no clock, does not wait, and knows no protocol.
 
 pub(crate) mod batch;
 pub(crate) mod check;
@@ -30,7 +30,7 @@ use requeue_sqs::epoch_millis;
 pub(crate) struct Engine {
     pub(crate) region: String,
     pub(crate) account: String,
-    /// The time of all that is done, until another is set.
+    /// The time of all operations, until another is set.
     pub(crate) now: SystemTime,
     queues: BTreeMap<String, QueueState>,
     deleted: BTreeMap<String, SystemTime>,
@@ -68,9 +68,9 @@ pub(crate) struct LongPoll {
 #[derive(Debug)]
 pub(crate) struct Answered<T> {
     pub(crate) value: T,
-    /// There may be news for long polls.
+    /// Long polls may find messages.
     pub(crate) is_news: bool,
-    /// The result is empty, and its request would rather wait.
+    /// The result is empty, and its request may wait.
     pub(crate) long_poll: Option<LongPoll>,
 }
 

@@ -33,7 +33,7 @@ impl MoveTask {
         now.duration_since(self.started).unwrap_or_default().as_secs()
     }
 
-    /// So many messages may have been moved by now: the rate at once, and again each second.
+    /// The messages that may have been moved by now: the rate at once, and again each second.
     fn allowance(&self, now: SystemTime) -> u64 {
         self.rate.unwrap_or(*limits::MOVES_PER_SECOND.end()) * (self.seconds(now) + 1)
     }
@@ -127,7 +127,7 @@ impl Engine {
             .min()
     }
 
-    /// Does what the running tasks should have done by now.
+    /// Moves the messages that the running tasks should have moved by now.
     pub(super) fn advance_moves(&mut self) {
         if !self.moves.iter().any(|task| task.status == MoveStatus::Running) {
             return;

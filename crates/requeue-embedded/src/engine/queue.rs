@@ -293,7 +293,7 @@ impl QueueState {
     }
 
     fn place(&mut self, key: Key, state: State) {
-        // The message stays at its place in the tree: moving it costs more than all else here.
+        // The message keeps its position in the tree: a move costs more than all else here.
         if let Some(message) = self.messages.get_mut(&key) {
             self.index.remove(key, message);
             message.state = state;

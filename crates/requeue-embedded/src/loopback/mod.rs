@@ -1,6 +1,5 @@
-//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. A request that is slow or large
-//! holds up no others. A web page cannot reach the server, not even by a name that it has pointed
-//! to this machine.
+//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. No slow or large request blocks
+//! others. No web page can reach the server, not even by a name that it has pointed here.
 //!
 //! This module is not part of the library's interface, but the command line serves by it as well.
 
@@ -33,7 +32,7 @@ pub use request::{Names, Refusal, UnreadRequest, check_host, check_origin};
 
 /// How long the head of a request may take, and how long a connection without a request stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long open requests may take to end after the server was told to stop.
+/// How long open requests may take to end after the server was asked to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 /// How long to wait when the system has no more connections, so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -48,11 +47,10 @@ const OUT_OF_FILES: [i32; 3] = [23, 24, 10_024];
 pub struct Bounds {
     /// Bytes of a request's body; a larger one gets 413.
     pub body: usize,
-    /// Bytes of all requests' bodies that are held at once. A request that does not fit gets
-    /// 503.
+    /// Bytes of all requests' bodies in memory. A request that does not fit gets 503.
     pub bodies: usize,
-    /// Connections at once. One more ends the connection that has been without an open response
-    /// for longest, or else the one whose response has been open for longest.
+    /// Connections at once. A further one ends the connection that has been without an open
+    /// response for longest, or else the one whose response has been open for longest.
     pub connections: usize,
 }
 
@@ -61,7 +59,7 @@ struct OpenConnection {
     task: AbortHandle,
 }
 
-/// What a connection does. It is ordered: the least one ends first.
+/// The state of a connection, in the order in which connections are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Doing {
     /// Responses that are open, until their last byte is written.

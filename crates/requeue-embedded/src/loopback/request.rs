@@ -49,8 +49,8 @@ pub struct UnreadRequest {
 }
 
 impl UnreadRequest {
-    /// The request with its whole body, or the reason why it is refused. There is room for the body
-    /// as long as the permit is held.
+    /// The request with its whole body, or why it is refused. The permit reserves the body's
+    /// memory.
     pub async fn read(self) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), Refusal> {
         let (body, room) = self.reader.read(self.body).await?;
         self.response.get_or_init(|| self.activity.begin());
@@ -72,7 +72,7 @@ impl BodyReader {
         timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))
     }
 
-    /// Takes room for the bytes that arrived, so that no slow request holds up others.
+    /// Reserves memory for the bytes that arrived, so that a slow request does not block others.
     async fn collect(
         &self,
         mut body: Incoming,
@@ -138,7 +138,7 @@ const OWN_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// Whether no web page of another origin makes the request. A page needs no permission to make one,
 /// only to read the response. But a browser names the page's origin with each request that may
-/// change something. With the others, as for an image, it says how the page relates to the server.
+/// change something. With the others, as for an image, it names the relation of page and server.
 pub fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
     let is_own = |origin: &[u8]| {

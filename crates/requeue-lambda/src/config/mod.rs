@@ -15,7 +15,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-/// What the environment says, checked.
+/// The settings of the environment, checked.
 ///
 /// Those of [`Settings::from_env`], and these:
 ///
@@ -111,10 +111,9 @@ impl Config {
         Reader::new(Variables::new(vars)).into_config()
     }
 
-    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a
-    /// secret named by its ARN is neither fetched nor refused, and left out of what it belongs to.
-    /// With the ARNs of those secrets, as the program's role needs them in its policy: without what
-    /// may follow an ARN in a setting.
+    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere. A
+    /// secret named by its ARN is neither fetched nor refused, and is missing in the settings. Also
+    /// returns the ARNs of those secrets, without suffixes, for the policy of the program's role.
     ///
     /// ```
     /// use requeue_lambda::Config;
@@ -226,7 +225,7 @@ impl Reader {
         if function.is_some() && self.vars.get("TIMEOUT_SECONDS").is_none() {
             settings.limits.timeout = LONGEST_CALL;
         }
-        // Requeue ends a call of a queue with a shorter time.
+        // If a queue has a shorter timeout, Requeue ends its call at that.
         let own = settings.queues.values().filter_map(|queue| queue.timeout);
         let longest = own.chain([settings.limits.timeout]).max();
         let timeout = longest.unwrap_or(settings.limits.timeout);

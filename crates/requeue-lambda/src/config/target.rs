@@ -220,7 +220,7 @@ impl Reader {
         Self { texts: secrets::fetch(first.wanted).await, ..self }
     }
 
-    /// Puts a policy document that is stored at an ARN into the place of that ARN.
+    /// Replaces the ARN of a stored policy document by the document.
     pub(super) fn stored_policy(&mut self) {
         const NAME: &str = "POLICY";
         let Some(value) = self.vars.get(NAME) else { return };

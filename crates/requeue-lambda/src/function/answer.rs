@@ -1,7 +1,7 @@
-//! The meaning of a function's answer for each message of its call. Pure, but for a warning.
+//! The meaning of a function's response for each message of its call. Pure, except for a warning.
 //!
-//! Only the list of failed records is read, or the error. Nothing that the function wrote gets into
-//! a reason, except a text that looks like the name of an error.
+//! Only the list of failed records is read, or the error. No reason has a text of the function,
+//! except a text that looks like the name of an error.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use serde_json::value::RawValue;
 
 mod thrown;
 
-/// The longest list of failed records, besides [`BYTES_OF_RECORD`] for each record of the call.
+/// The longest list of failed records, plus [`BYTES_OF_RECORD`] for each record of the call.
 const MAX_LIST: usize = 256 * 1024;
-/// A text in a `body` in a text is read, and nothing deeper.
+/// A text in a `body` in a text is read, but no deeper one.
 const MAX_DEPTH: usize = 4;
 /// An item with an identifier alone has about half of it.
 const BYTES_OF_RECORD: usize = 128;
-/// A longer delay is none that anyone can mean, as in a `Retry-After`.
+/// A longer delay is implausible, as in a `Retry-After`.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
-/// The result for each record of a call, `ids` being the `messageId`s as the function saw them, in
+/// The result for each record of a call. `ids` are the `messageId`s of the function's event, in
 /// order.
 ///
 /// | the function | one record | several |
@@ -78,14 +78,14 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
     if list.len() > MAX_LIST.max(records * BYTES_OF_RECORD) {
         return Err("the list of failed records is too long");
     }
-    // As Lambda has it, `null` is an empty list.
+    // For Lambda, `null` is an empty list.
     let list: Option<Vec<Value>> =
         serde_json::from_str(&list).map_err(|_| "batchItemFailures is no list")?;
     Ok(list.unwrap_or_default())
 }
 
-/// The list `batchItemFailures`. A mapping takes it for an empty one if it stands in a text, in the
-/// `body` of an HTTP response, or under a name in the case of another language: the messages are lost.
+/// The list `batchItemFailures`. A mapping finds no list if it is in a text, in the `body` of an
+/// HTTP response, or under a name in the case of another language: the messages are lost.
 fn list(json: &str, depth: usize) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     if json.starts_with('"') {

@@ -1,5 +1,5 @@
-//! The HTTP client of the Invoke API. An answer may take 15 minutes, so TCP keeps the connection
-//! alive: a NAT gateway forgets one that is silent for 350 s. An answer is read up to a bound.
+//! The HTTP client of the Invoke API. A response may take 15 minutes, so TCP keeps the connection
+//! alive: a NAT gateway drops one that is silent for 350 s. A response is read up to a limit.
 
 use std::io;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use rustls::RootCertStore;
 
 use crate::http::{tcp, tls};
 
-/// The longest answer. Source: Lambda quotas, "Invocation payload". A part of it would be no JSON,
-/// and a function whose messages are all done may return as much as it likes.
+/// The longest response. Source: Lambda quotas, "Invocation payload". A part of it would be no
+/// JSON, and a function whose messages are all done may return any amount.
 pub(super) const MAX_ANSWER: usize = 6 * 1024 * 1024 + 64 * 1024;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
-/// The first probe of a silent connection, the time between two, and the most without an answer.
+/// The first probe of a silent connection, the time between two, and the most without a response.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 const PROBES: u32 = 4;
@@ -36,7 +36,7 @@ const PROBES: u32 = 4;
 /// Makes clients, each with connections of its own. Root certificates are loaded here.
 pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send + Sync> {
     let tls = tls()?;
-    // An emulator speaks plain HTTP, and a machine for tests may have no certificates.
+    // An emulator uses plain HTTP, and a machine for tests may have no certificates.
     let tls = match tls.clone().with_native_roots() {
         Ok(tls) => tls,
         Err(error) => {
@@ -51,7 +51,7 @@ pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send 
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_keepalive_interval(Some(PROBE_INTERVAL));
         tcp.set_keepalive_retries(Some(PROBES));
-        // HTTP/1.1 alone: one lost connection costs one answer.
+        // HTTP/1.1 alone: one lost connection costs one response.
         let https = HttpsConnectorBuilder::new().with_tls_config(tls.clone());
         let https = https.https_or_http().enable_http1().wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new()).build(https);

@@ -1,10 +1,10 @@
-//! Why there is no answer of a function: the errors of the Invoke API, and the words about them.
+//! The errors of the Invoke API: why there is no response of a function, and the words about it.
 
 use std::time::Duration;
 
 use super::FunctionName;
 
-/// Why there is no answer of a function.
+/// Why there is no response of a function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvokeError {
@@ -16,7 +16,7 @@ pub enum InvokeError {
         /// The time that Lambda asks to wait.
         retry_after: Option<Duration>,
     },
-    /// No invocation began, and none can before somebody changes something.
+    /// No invocation began, and none can until somebody changes something.
     #[error("Lambda cannot invoke the function: {code}: {remedy}")]
     Refused {
         /// The error code.
@@ -101,8 +101,8 @@ meanings! {
 }
 
 impl InvokeError {
-    /// The meaning of a response of the API that is no success. Its message tells the state of a
-    /// function and is not shown, since it may quote the request.
+    /// The meaning of an error response of the API. Its message is about the state of a function
+    /// and is not shown, since it may quote the request.
     pub(super) fn of_response(
         function: &FunctionName,
         status: u16,

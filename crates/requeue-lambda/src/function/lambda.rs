@@ -26,13 +26,13 @@ use super::{FunctionName, Invoke, InvokeError, Invoked};
 pub const MAX_EVENT: usize = 6 * 1024 * 1024;
 /// The longest run of a function. Source: Lambda quotas.
 const LONGEST_RUN: Duration = Duration::from_secs(900);
-/// The longest start before a run, and the time on the way. Source: Lambda developer guide,
+/// The longest start before a run, and the time of the requests. Source: Lambda developer guide,
 /// "Lambda execution environment lifecycle": ten seconds for the init phase.
 const START: Duration = Duration::from_secs(15);
-/// The longest wait for the function's own timeout, without which it is invoked all the same.
+/// The longest wait for the function's own timeout. Without it, the function is still invoked.
 const ASKING: Duration = Duration::from_secs(3);
 
-/// The time limit of a call of which the function's own timeout is not known.
+/// The time limit of a call if the function's own timeout is unknown.
 pub(crate) const LONGEST_CALL: Duration = LONGEST_RUN.saturating_add(START);
 
 /// The time limit of a call that the settings make, for a function with this timeout of its own.
@@ -66,7 +66,7 @@ impl LambdaFunction {
         Ok(Self { name, http: Arc::new(http_clients()?), config: Arc::default() })
     }
 
-    /// Uses a configuration of your own, but for its HTTP client, its retries and its time limits.
+    /// Uses a configuration of your own, except its HTTP client, its retries and its time limits.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! A function as the target: the handler invokes it with the records of several messages, and its
-//! answer decides what became of each. It decides no retry, reads a bounded part of an answer, and
-//! logs none of it.
+//! A function as the target: the handler invokes it with several messages' records, and its
+//! response decides about each. It decides no retry, reads a limited part of a response, and logs
+//! none.
 
 use std::fmt;
 use std::future::Future;
@@ -25,17 +25,17 @@ pub(crate) use lambda::LONGEST_CALL;
 pub use lambda::{LambdaFunction, MAX_EVENT, call_limit};
 pub use name::{FunctionName, InvalidFunctionName};
 
-/// The answer of a function. An invoker writes it as a literal, so a third field would be a new
+/// The response of a function. An invoker writes it as a literal, so a third field would be a new
 /// major version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invoked {
-    /// The answer, or the beginning of a long one.
+    /// The response, or the beginning of a long one.
     pub payload: Vec<u8>,
     /// Whether the function failed, by Lambda's header `X-Amz-Function-Error`.
     pub is_error: bool,
 }
 
-/// Leaves out the answer, which may be secret.
+/// Omits the response, which may be secret.
 impl fmt::Debug for Invoked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { payload, is_error } = self;
@@ -43,7 +43,7 @@ impl fmt::Debug for Invoked {
     }
 }
 
-/// Something that runs a function: Lambda, or a stand-in.
+/// Runs a function: Lambda, or a stand-in.
 pub trait Invoke: Send + Sync + 'static {
     /// One synchronous invocation with this event.
     fn invoke(&self, event: Vec<u8>) -> impl Future<Output = Result<Invoked, InvokeError>> + Send;
@@ -157,7 +157,7 @@ impl<I: Invoke> BulkHandler for FunctionTarget<I> {
         let (mut results, mut calls) = (Vec::with_capacity(ids.len()), vec![all]);
         while let Some(call) = calls.pop() {
             if is_limited && !results.is_empty() {
-                // A request has a reservation of the limit. The next attempt gets another one.
+                // Each request has a reservation of the limit. The next attempt gets another one.
                 results.extend(call.map(|_| Err(Failure::postpone(Duration::ZERO))));
                 continue;
             }
@@ -218,8 +218,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(300);
 
 impl Refusals {
-    /// Notes a refusal and returns the pause that it makes. The refusals of calls that began
-    /// together count as one. An error to correct is logged.
+    /// Notes a refusal and returns its pause. The refusals of calls that began together count as
+    /// one. An error to correct is logged.
     fn begin(&mut self, to_correct: Option<&InvokeError>, named: Option<Duration>) -> Duration {
         let now = Instant::now();
         let length = match self.pause {

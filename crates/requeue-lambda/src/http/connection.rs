@@ -37,7 +37,7 @@ use super::watched::{Watched, lock};
 /// that died while the environment was frozen would delay every message until its timeout.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the orderly end in TLS and HTTP/2: a target that does not read would hold it forever.
+/// For the orderly end in TLS and HTTP/2: a target that does not read would block it for ever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_HEADERS: usize = 1_000;
 /// The bytes of a body that an HTTP/2 target may send before they are read: the least that HTTP/2

@@ -1,6 +1,6 @@
 //! Tracks the streams of an HTTP/2 connection whose response has begun and not ended. It reads the
-//! frames beside h2, which hides interim responses and keeps all of them. Bounds the frames that
-//! the target may send without end. Decodes no header.
+//! frames in parallel to h2, which hides interim responses and keeps all of them. Limits the frames
+//! that the target may send without end. Decodes no header.
 
 use std::collections::BTreeMap;
 

@@ -50,7 +50,7 @@ use url::Address;
 pub use url::{TargetUrl, TargetUrlError};
 
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
-/// It replaces a timeout that stands for "none", so that the sum with any instant is in range.
+/// It replaces a timeout that means "none", so that the sum with any instant is in range.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The part of a response's body that is read: enough for all error descriptions of providers.
 const MAX_BODY_BYTES: usize = 16 * 1024;
@@ -88,7 +88,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// [postpones](Failure::postpone) the message, unless the first request was never written.
 ///
 /// An event of the level `INFO` reports the second request. If that request fails too, its failure
-/// counts, because the first failure says nothing about the target.
+/// counts, because the first failure is no evidence about the target.
 ///
 /// A clone shares the connections.
 ///

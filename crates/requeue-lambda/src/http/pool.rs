@@ -25,8 +25,7 @@ use super::url::Address;
 use super::watched::lock;
 use super::{BODY_TIMEOUT, HttpSettings, MAX_BODY_BYTES};
 
-/// Most rests of responses that are read, and connections that end, at a time: each has a descriptor
-/// of the process.
+/// The most rests of responses that are read, and connections that end: each uses a descriptor.
 const MAX_BACKGROUND: usize = 16;
 /// The longest wait for a connection whose last response is still being read.
 const SOON: Duration = Duration::from_millis(10);
@@ -78,7 +77,7 @@ impl Unused {
         self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
-    /// Takes the last used connection, so that unneeded ones grow old.
+    /// Takes the last used connection, so that unneeded ones time out.
     fn take(&mut self, limit: Duration, now: Moment) -> Option<Connection> {
         self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
@@ -161,7 +160,7 @@ impl<C: Connector> Pool<C> {
     /// Opens all further connections over HTTP/1.1; `false` if there is no choice.
     pub(super) fn use_http1(&self) -> bool {
         self.0.wants_http1.store(true, Ordering::Relaxed);
-        // Dropped after the lock: a connection that ends may take its time.
+        // Dropped after the lock is free: the end of a connection may take time.
         let ended = mem::take(&mut self.0.unused().http2);
         drop(ended);
         self.0.connectors.http1.is_some()

@@ -106,7 +106,7 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
         .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
 }
 
-/// Its trace, the reason for giving it up, and the attributes that the settings choose.
+/// Its trace, the reason why it was dead-lettered, and the attributes that the settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
     // A message replaces a header of the settings only through `attribute_header`.
     let fixes_trace =

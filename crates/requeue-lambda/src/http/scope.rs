@@ -28,8 +28,8 @@ pub(crate) fn of(key: Option<&MessageKey>, message: &Message) -> Scope {
     scope.unwrap_or_else(|| Scope::of([0xff]))
 }
 
-/// Equal values have one scope, however they are written. Objects and arrays count by their text,
-/// because parsing them would take a hundred times their size in memory. `null` is no value.
+/// Equal values have one scope, in any notation. Objects and arrays count by their text, because
+/// parsing them would take a hundred times their size in memory. `null` is no value.
 fn of_value(json: &str) -> Option<Scope> {
     let scalar: Option<Value> =
         if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };

@@ -1,5 +1,5 @@
-//! Reads the status line of an HTTP/1.1 response beside hyper. It is known even if the rest of the
-//! head is too large, broken or missing. Parses nothing else.
+//! Reads the status line of an HTTP/1.1 response in parallel to hyper. It is known even if the rest
+//! of the head is too large, broken or missing. Parses nothing else.
 
 use ::http::StatusCode;
 

@@ -33,7 +33,7 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
 }
 
 pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
-    // The service responded. A head that Requeue refuses says nothing about its health.
+    // The service responded. A head that Requeue refuses is no evidence about its health.
     let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };
     Failure::new(
         FailureClass::Temporary,
@@ -43,7 +43,7 @@ pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> 
     .service_down()
 }
 
-/// An error on the way to the target. The layer that knows it wraps the errors of others.
+/// An error before the target. The layer that knows it wraps the errors of others.
 fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
     classify::chain(error).find_map(|error| {
         if error.is::<RefusedAddress>() {

@@ -53,7 +53,7 @@ impl TargetUrl {
         if host.is_empty() {
             return Err(TargetUrlError::Relative);
         }
-        // After the host comes nothing, or a valid port.
+        // After the host there is nothing, or a valid port.
         let port = &authority.as_str()[host.len()..];
         if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(TargetUrlError::Port);

@@ -75,7 +75,7 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, String> {
     }
 }
 
-/// Says which version of a stored text this process has, until it ends.
+/// Logs which version of a stored text this process uses until it ends.
 fn log(arn: &str, version: Option<&str>) {
     tracing::info!(arn, version, "fetched a stored setting");
 }
@@ -96,7 +96,7 @@ fn fetch_error(error: &CallError, action: &str) -> String {
     }
 }
 
-/// Only the service's message tells about KMS. It is not shown, since it may quote the request.
+/// Only the service's message mentions KMS. It is not shown, since it may quote the request.
 fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> String {
     let is_code = |code: &&str| !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric());
     let code = code.filter(is_code).unwrap_or("Unknown");

@@ -1,5 +1,5 @@
 //! `requeue dlq import`: sends the messages of an export to a queue, each as its line has it. A
-//! report beside the file says which lines were sent, so that a second run sends only the others.
+//! report next to the file lists the sent lines, so that a second run sends only the others.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

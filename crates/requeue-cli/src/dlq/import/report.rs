@@ -31,7 +31,7 @@ enum Status {
     Failed,
 }
 
-/// What earlier runs have sent, and the lines of this one.
+/// The messages that earlier runs have sent, and the lines of this one.
 #[derive(Default)]
 pub(super) struct Report {
     /// The ids of the sent messages, by the numbers of their lines.
@@ -165,8 +165,8 @@ impl Report {
     }
 }
 
-/// A link is refused: who chose the ids in the export may own the place beside it, and a link could
-/// lead to a file that a shell runs.
+/// A link is refused: the author of the export may own the directory of the report, and a link
+/// could lead to a file that a shell runs.
 fn existing(path: &Path) -> Result<Option<File>, Error> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

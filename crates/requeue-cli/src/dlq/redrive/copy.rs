@@ -28,7 +28,7 @@ pub(super) const CLOCK_GRAIN: Duration = Duration::from_secs(1);
 /// The greatest difference between the clocks of SQS's hosts.
 pub(super) const CLOCK_SKEW: Duration = Duration::from_millis(500);
 const AT_ONCE: usize = 4;
-pub(crate) const COPIES_IN_HAND: &str = "messages in hand stay hidden {until}, and those of the \
+pub(crate) const COPIES_IN_HAND: &str = "messages in flight stay hidden {until}, and those of the \
                                          last requests may be in both queues";
 const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \
                            here, another redrive of this page only deletes it";
@@ -171,7 +171,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The copy of a message and its destination, after so many others; `None` if it stays.
+    /// The copy of a message and its destination, after this many others; `None` if it stays.
     fn draft<'l>(
         &mut self,
         letter: &'l Letter,
@@ -214,9 +214,9 @@ impl<'a> Copier<'a> {
         Some((to, CopyDraft { letter, attributes, body }))
     }
 
-    /// The body of the copy. Requeue recognises a redrive by the time since its last send, so a copy
-    /// that comes too soon for that starts afresh by its body. The copy of a message without Requeue's
-    /// fields gets them if it has room: else its new id would be its key of idempotency.
+    /// The body of the copy. Requeue recognises a redrive by the time since its last send, so an
+    /// earlier copy starts again by its body. The copy of a message without Requeue's fields gets
+    /// them if they fit: without them, its new id would be its idempotency key.
     fn body<'l>(&self, letter: &'l Letter, dead: &DeadLetter<'_>) -> Cow<'l, str> {
         let now = Clock::system().now();
         let is_too_soon = dead.was_sent_lately(now) && dead.redrives() < DeadLetter::MAX_REDRIVES;
@@ -317,7 +317,7 @@ impl<'a> Copier<'a> {
         .into()
     }
 
-    /// Tells the counts. `has_chosen`: some of the messages in hand were chosen.
+    /// Logs the counts. `has_chosen`: some of the received messages were chosen.
     fn tell(&self, has_chosen: bool) {
         let (copied, from) = (self.result.copied(), self.route.dead_letters.name());
         self.progress.step(match (self.counts_copies, has_chosen) {

@@ -52,7 +52,7 @@ pub(crate) const HELP: &str = "\
     it may not; a copy does. Messages that arrive here during the copying stay here.\n\n\
     At the end the command names the number of messages not reached, the reason and the remedy. With \
     --json they are in notReached, and complete is false. In a FIFO group SQS hands out at most the \
-    first ten messages; behind ten that stay, the command reaches none.\n\n\
+    first ten messages; if ten stay, the command reaches none of the others.\n\n\
     Permissions here: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, \
     sqs:DeleteMessage and sqs:ChangeMessageVisibility. Permissions at the destination: \
     sqs:SendMessage, and with --to sqs:GetQueueAttributes. A queue's name needs sqs:GetQueueUrl \
@@ -193,7 +193,7 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     .into())
 }
 
-/// What a plan would have counted.
+/// The counts that a plan would have had.
 const MOVED_UNSEEN: &str = "SQS moved the messages as they are: one that failed less than three \
                             minutes ago may come back without a call; --copy redrives such messages";
 
@@ -275,9 +275,9 @@ async fn carry_out(
     Ok(stop.status(redrive.is_done() && finds_all))
 }
 
-/// Compares the messages that a completed task has moved with SQS's counts. `before`: those that it
-/// had moved when the queue was described. A task moves no message that a reader holds. It may have
-/// moved messages that arrived since then, so the number of moved ones alone proves nothing.
+/// Compares the messages that a completed task has moved with SQS's counts. `before` is the number
+/// that it had moved when the queue was described. A task moves no message that a reader has in
+/// flight. It may have moved messages that arrived later, so the number alone proves nothing.
 async fn moved_all(
     DeadLetters { sqs, queue, .. }: &DeadLetters,
     before: u64,
@@ -287,7 +287,7 @@ async fn moved_all(
     let seen = Seen { all: redrive.moved.saturating_sub(before), ..Seen::default() };
     let settled = Comparison::default().settled(sqs, queue, seen, stop).await?;
     redrive.unseen = settled.unwrap_or_default();
-    // Without a plan, nobody has seen the messages.
+    // Without a plan, the messages were not read.
     if redrive.planned.is_none() && redrive.moved > 0 {
         output::remark(MOVED_UNSEEN);
     }

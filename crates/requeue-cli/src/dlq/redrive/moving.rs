@@ -118,7 +118,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// With the number of moved messages, as far as SQS told it.
+/// The command to continue, with the number of moved messages, if SQS returned it.
 fn goes_on(error: &Error, moved: Option<u64>) -> String {
     let moved = moved.map(|count| format!("; {} moved so far", messages(count)));
     format!("{error}; {GOES_ON}{}", moved.unwrap_or_default())

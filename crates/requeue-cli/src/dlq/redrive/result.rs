@@ -104,7 +104,7 @@ impl RedriveResult {
         output::result(&text, json.as_ref())
     }
 
-    /// What to do with messages that are in both queues, which these options choose.
+    /// The remedy for messages that are in both queues, which these options choose.
     fn not_deleted_line(&self, queue: &str, ids: &str) -> String {
         format!(
             "{} copied, but SQS did not confirm the deletes; before another command redrives, which \

@@ -19,7 +19,7 @@ pub(crate) struct RedriveRoute<'r> {
     pub(super) dead_letters: &'r DeadLetters,
     /// The destination of all messages, if --to names one.
     pub(super) to: Option<QueueArn>,
-    /// Whether other queues have this dead-letter queue too, beside the chosen one.
+    /// Whether other queues also have this dead-letter queue.
     is_shared: bool,
     /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
     /// knows the source only of messages that it moved itself.
@@ -43,7 +43,7 @@ pub(crate) enum StayReason {
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeftBehind {
-    /// By SQS's word.
+    /// By SQS.
     #[serde(rename = "left")]
     of: BTreeMap<String, u64>,
     /// By their own claim.

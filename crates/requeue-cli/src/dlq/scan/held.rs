@@ -55,7 +55,7 @@ impl HeldMessages {
         })
     }
 
-    /// Takes the receipt handles of all messages, which then are no longer held.
+    /// Takes the receipt handles of all messages. The scan then hides none.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.since = None;
         self.hidden.drain().map(|(_, (receipt_handle, _))| receipt_handle).collect()
@@ -67,15 +67,14 @@ impl HeldMessages {
     }
 }
 
-/// FIFO groups of which a receive may have brought only a part. SQS holds back the rest while one
-/// of the messages is in flight, so it comes only with the received ones, once those are visible
-/// again.
+/// FIFO groups of which a receive may have brought only a part. SQS blocks the rest while one of
+/// the messages is in flight, so it arrives only with the received ones, once those are visible.
 #[derive(Default)]
 pub(crate) struct CutGroups(VecDeque<String>);
 
 impl CutGroups {
-    /// Of a full receive. SQS hands out as many messages of a group as fit before the next group,
-    /// so only the last group is cut. If the groups are mixed, each of them may be.
+    /// Notes the groups of a full receive. SQS delivers as many messages of a group as fit before
+    /// the next group, so only the last group is cut. If the groups are mixed, each of them may be.
     pub(crate) fn note(&mut self, letters: &[Letter]) {
         let groups: Vec<&str> =
             letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
@@ -94,8 +93,8 @@ impl CutGroups {
         }
     }
 
-    /// The next group to receive again. One receive brings ten messages, so the scan cannot reach
-    /// any behind ten held ones. SQS holds back no group without a held message.
+    /// The next group to receive again. One receive returns ten messages, so ten hidden messages
+    /// block the rest of their group. SQS does not block a group without a hidden message.
     pub(crate) fn next(&mut self, held: &HeldMessages) -> Option<Vec<(String, String)>> {
         while let Some(group) = self.0.pop_front() {
             let of_group = held.of_group(&group);
@@ -112,8 +111,8 @@ impl CutGroups {
 }
 
 impl Scan<'_> {
-    /// Makes all held messages visible again, and returns the number of those that stay hidden.
-    /// That may take minutes, so its progress tells the error that ended the scan.
+    /// Makes all hidden messages visible again, and returns the number of those that stay hidden.
+    /// That may take minutes, so its progress shows the error that ended the scan.
     pub(super) async fn release(&mut self, error: Option<&Error>) -> usize {
         let held = self.held.take();
         let error = error.map(ToString::to_string);
@@ -123,7 +122,7 @@ impl Scan<'_> {
         let until = clock_time(Clock::system().now() + self.visibility);
         let until = format!("until {until} UTC at the latest");
         if let Some(why) = why {
-            // The error of the command is told by itself.
+            // The command itself shows its error.
             let why = if error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
             let stay = if hidden == 1 { "stays" } else { "stay" };
             let hidden = messages(hidden);
@@ -148,7 +147,7 @@ impl Scan<'_> {
             let responses = join_all(some.iter().map(|chunk| sqs.release(queue, chunk))).await;
             let is_lost = |error: &CallError| error.kind == CallErrorKind::Ambiguous;
             if responses.iter().all(|response| response.as_ref().is_err_and(is_lost)) {
-                // Further requests would last longer than the messages are hidden.
+                // Further requests would take longer than the messages are hidden.
                 hidden += rest.by_ref().flatten().map(|chunk| chunk.len()).sum::<usize>();
             }
             for (response, chunk) in responses.into_iter().zip(some) {

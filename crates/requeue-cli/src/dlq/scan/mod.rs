@@ -27,7 +27,7 @@ const AT_ONCE: usize = 4;
 /// The wait of one receive. A receive that waits asks all of SQS's servers. A short one ends soon
 /// after Ctrl-C without being cut off, since the messages of a cut-off receive would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
-/// A receive that takes so much longer may have been tried twice.
+/// A receive that takes this much longer may have been tried twice.
 const LATE: Duration = Duration::from_secs(4);
 const VISIBILITY: Duration = Duration::from_secs(120);
 const LEAST_RATE: usize = 100;
@@ -49,14 +49,14 @@ pub(crate) struct Scan<'a> {
     /// Messages of the count that left the queue before the scan.
     pub(crate) gone: u64,
     seen: HashSet<String>,
-    /// The messages that the caller was given. After a signal it is given no more.
+    /// The messages that the caller got. After a signal it gets no more.
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
     /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden
     /// messages.
     was_late: bool,
-    /// Messages that were made visible again, to receive them together with their successors.
+    /// Messages that were made visible again, to receive them with their successors.
     given_back: usize,
     progress: &'a CommandProgress,
     /// Whether the progress counts the messages seen. Otherwise the caller counts.
@@ -93,10 +93,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// For callers that change each message, and count them. The first message comes alone, so that
-    /// a missing permission affects only that one. With a rate, the scan hands over, and receives,
-    /// no more than are due in a second, unless a FIFO queue would hold back later messages.
-    /// `keeps_some`: unchosen messages stay held until the end of the scan.
+    /// For callers that change each message, and count them. The first message is passed on alone,
+    /// so that a missing permission affects only that one. With a rate, the scan passes on, and
+    /// receives, at most as many as are due in a second, unless a FIFO queue would block later
+    /// messages. `keeps_some`: unchosen messages stay hidden until the end of the scan.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
         (self.first_alone, self.counts_seen) = (true, false);
         let is_fifo = self.queue.arn.is_fifo();
@@ -115,7 +115,7 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Hands over every message once, and then makes all held messages visible again.
+    /// Passes on every message once, and then makes all hidden messages visible again.
     pub(crate) async fn run(
         mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
@@ -130,7 +130,7 @@ impl<'a> Scan<'a> {
         ScanResult { end, unseen, looked_at, not_seen, left_hidden, error }
     }
 
-    /// Hands over each message that the filter chooses, and notes those that were not reached.
+    /// Passes on each message that the filter chooses, and notes those that were not reached.
     pub(crate) async fn each(
         self,
         filter: &Filter,
@@ -205,9 +205,8 @@ impl<'a> Scan<'a> {
         self.held.since.is_some_and(is_over).then(|| (Cause::TimeUp, Comparison::at_once()))
     }
 
-    /// The new messages, up to the bound. A receive of a FIFO queue may bring others than those
-    /// that were released. Those beyond the bound are not shown, and become visible again with the
-    /// rest.
+    /// The new messages, up to the limit. A receive of a FIFO queue may return others than the
+    /// released ones. Messages beyond the limit are not shown, and become visible with the rest.
     fn new_of(&mut self, letters: Vec<Letter>) -> Vec<Letter> {
         let is_new = |letter: &Letter| {
             self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone())
@@ -294,7 +293,7 @@ impl<'a> Scan<'a> {
         failure.map_or(Ok(letters), Err)
     }
 
-    /// So that SQS hands out their successors; `false` if there is no such group.
+    /// Releases a cut group, so that SQS delivers its successors; `false` if there is none.
     async fn give_back_a_cut_group(&mut self) -> bool {
         let Some(of_group) = self.cut.next(&self.held) else { return false };
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
@@ -317,14 +316,14 @@ impl<'a> Scan<'a> {
         self.queue.messages.saturating_sub(self.seen().all)
     }
 
-    /// The time for which a received message is surely hidden.
+    /// The time for which a received message is certainly hidden.
     pub(crate) fn time_in_hand(&self) -> Duration {
         self.visibility.saturating_sub(RESERVE)
     }
 }
 
 /// The time for which messages stay hidden if a scan, or a redrive at this rate, is killed. SQS's
-/// count may be too low; the scan then ends before that time, and tells it.
+/// count may be too low; the scan then ends before that time, and reports it.
 pub(super) fn visibility(queue: &Description, max_messages: usize, rate: Option<u16>) -> Duration {
     let rate = rate.map_or(LEAST_RATE, |rate| usize::from(rate).clamp(1, LEAST_RATE));
     let count = usize::try_from(queue.messages).unwrap_or(usize::MAX).min(max_messages);

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const ASKS: u32 = 3;
 /// Reads in all, if new messages arrive in between.
 const MAX_ASKS: u32 = 10;
-/// For so long the counts may contradict those at the start. Source: SQS developer guide,
+/// The time in which the counts may contradict those at the start. Source: SQS developer guide,
 /// "Available CloudWatch metrics for Amazon SQS": consistent a minute after the last change.
 const SETTLES: Duration = Duration::from_mins(1);
 
@@ -38,7 +38,7 @@ pub(crate) enum ScanEnd {
 
 pub(crate) struct ScanResult {
     pub(crate) end: ScanEnd,
-    /// Empty if the caller had seen enough, or if the scan was interrupted.
+    /// Empty if the caller needed no more, or if the scan was interrupted.
     pub(crate) unseen: Unseen,
     pub(crate) looked_at: usize,
     /// The counted messages that were not seen, whatever the end.
@@ -70,7 +70,7 @@ impl ScanResult {
             return;
         }
         if self.end == ScanEnd::Interrupted {
-            // Another note tells of those that stay hidden.
+            // Another note reports those that stay hidden.
             let visible =
                 if self.is_released() { "; those in the queue are visible again" } else { "" };
             let seen = messages(self.looked_at);
@@ -83,7 +83,7 @@ impl ScanResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Cause {
-    /// It is behind messages of its group that stay.
+    /// Earlier messages of its group stay.
     FifoGroup,
     AnotherReader,
     Delayed,
@@ -103,7 +103,7 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
-    /// After an error, the counts at the start stand, since the command does not read them again.
+    /// After an error, the counts at the start apply, since the command does not read them again.
     pub(crate) fn broken_off(count: u64) -> Self {
         let mut unseen = Self::default();
         unseen.add(Cause::BrokenOff, count);
@@ -118,7 +118,7 @@ impl Unseen {
         self.by_cause.values().sum()
     }
 
-    /// Gives another reason for the messages that SQS would hand out.
+    /// Gives another reason for the messages that SQS would deliver.
     pub(crate) fn because(mut self, cause: Cause) -> Self {
         let visible =
             [Cause::FifoGroup, Cause::NotReceived].map(|cause| self.by_cause.remove(&cause));
@@ -175,12 +175,12 @@ pub(crate) struct Seen {
     pub(crate) all: u64,
     pub(crate) here: u64,
     pub(crate) held: u64,
-    /// The scan hides as many messages of a FIFO group as SQS hands out.
+    /// The scan hides as many messages of a FIFO group as SQS delivers.
     pub(crate) has_a_full_group: bool,
 }
 
-/// SQS's counts compared with the seen messages. The current ones lag behind deletions, and those
-/// at the start are wrong at other times, so both are used.
+/// SQS's counts compared with the seen messages. The current ones lag after deletions, and those at
+/// the start are wrong at other times, so both are used.
 #[derive(Default)]
 pub(crate) struct Comparison {
     asks: u32,
@@ -214,7 +214,7 @@ impl Comparison {
             && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
-    /// Whether the scan has seen as many messages as there were for a while. It says so once.
+    /// Whether the scan has seen as many messages as there were for a while, once.
     pub(crate) fn goes_on(&mut self) -> bool {
         let is_late = self.since.is_some_and(|since| since.elapsed() >= GOES_ON_FOR);
         is_late && !std::mem::replace(&mut self.has_gone_on, true)
@@ -278,7 +278,7 @@ fn unseen(now: &Description, seen: Seen, more: u64) -> Unseen {
     let is_fifo = now.arn.is_fifo();
     let rest = match () {
         () if is_fifo && seen.has_a_full_group => Cause::FifoGroup,
-        // SQS holds back the successors of the reader's messages in their groups.
+        // SQS blocks the successors of the reader's messages in their groups.
         () if is_fifo && others > 0 => Cause::AnotherReader,
         () => Cause::NotReceived,
     };

@@ -79,15 +79,15 @@ pub(super) fn dead_letter_alarm(context: &Context<'_>) -> Checked {
     let mut queues: Vec<&QueueArn> = reached.map(|reached| &reached.arn).collect();
     queues.dedup();
     all(queues.into_iter().map(|queue| {
-        // The age of dead letters does as well, where it leaves out none.
+        // The age of dead letters does as well, unless it omits some.
         let names: &[&str] = if queue.is_fifo() { &[VISIBLE, OLDEST] } else { &[VISIBLE] };
         look(context, &Sought { queue, names, service: None, reason: "", threshold: 0 })
     }))
 }
 
-/// SQS counts the age anew for each copy, and on a standard queue it leaves out messages that were
-/// received three times or more (SQS developer guide, "Available CloudWatch metrics"). Requeue sees
-/// only the messages that something receives. So there, only alarms on both metrics see all of
+/// SQS counts the age from 0 for each copy, and on a standard queue it leaves out messages that
+/// were received three times or more (SQS developer guide, "Available CloudWatch metrics"). Requeue
+/// sees only the messages that something receives. So there, only alarms on both metrics see all of
 /// them.
 pub(super) fn age_alarm(context: &Context<'_>) -> Checked {
     let queue = &context.source()?.arn;

@@ -71,14 +71,14 @@ fn kind(queue: &QueueArn) -> &'static str {
     if queue.is_fifo() { "FIFO" } else { "standard" }
 }
 
-/// The queue of the redrive policy, if that one can be right. Otherwise `redrive-policy` says it.
+/// The queue of the redrive policy, unless that one is wrong, which `redrive-policy` reports.
 pub(super) fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     let reached = context.path()?.dead_letters.as_ref();
     let is_right = misfit(context)?.is_none();
     reached.filter(|_| is_right).ok_or(Skip::NotApplicable)
 }
 
-/// The queue to which the function sends dead letters. If it is another one, `direct-queue` says it.
+/// The queue to which the function sends dead letters, unless `direct-queue` reports it as wrong.
 pub(super) fn direct<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     let (path, other) = (context.path()?, dead_letters(context).ok());
     let is_right = |reached: &&Reached| {

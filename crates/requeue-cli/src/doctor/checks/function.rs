@@ -203,7 +203,7 @@ pub(super) fn readiness(of: &Readiness) -> (Level, String, &'static str) {
     (level, words, command)
 }
 
-/// Routes, security groups and endpoints are not read: a copy that SQS confirmed shows the way.
+/// Routes, security groups and endpoints are not read: a confirmed copy proves the connection.
 pub(super) fn network(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let Some(vpc) = &function.vpc else {

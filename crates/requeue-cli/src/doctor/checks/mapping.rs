@@ -107,7 +107,7 @@ fn rounds(context: &Context<'_>) -> Result<(u32, u32, Duration), Skip> {
     }
     let Limits { concurrency, reserve, .. } = context.config()?.limits;
     let is_fifo = context.source()?.arn.is_fifo();
-    // All messages of a FIFO batch may be of one group, and then run one after the other.
+    // All messages of a FIFO batch may be of one group, and then run in sequence.
     let at_once = if is_fifo { 1 } else { u32::try_from(concurrency).unwrap_or(u32::MAX).max(1) };
     let time = function.timeout.saturating_sub(reserve.min(function.timeout / 4));
     Ok((at_once, mapping.batch_size.div_ceil(at_once), time))

@@ -58,7 +58,7 @@ fn days(time: Duration) -> String {
     }
 }
 
-/// All looks of a check that apply. Of several that are equally bad, each needs its remedy.
+/// All results of a check that apply. If several are equally bad, each needs its remedy.
 fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     let looked = looked.into_iter().filter_map(|looked| match looked {
         Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis),
@@ -153,7 +153,7 @@ checks! {
         role.";
 }
 
-// Of each queue, behind those of the function.
+// Of each queue, after those of the function.
 checks! {
     OF_QUEUE:
     "mapping-enabled", mapping::enabled, "While the mapping is disabled, messages wait, and SQS \
@@ -204,8 +204,8 @@ checks! {
         their age shows the trouble.";
 }
 
-/// The checks whose danger comes before this one: until it is mended, this one's remedy would fail, or
-/// would be wrong afterwards. And the variables without whose valid value there is nothing to check.
+/// The checks whose danger comes first: until they are corrected, this one's remedy would fail, or
+/// be wrong afterwards. Also the variables without whose valid value there is nothing to check.
 fn after(id: &str) -> &'static [&'static str] {
     match id {
         "network" => &["queue-permissions", "key-permissions"],

@@ -1,6 +1,6 @@
-//! Whether the function's role may do what the function needs, by one ladder for every resource.
-//! IAM knows the role's own policies; those of queues and keys, which may allow and deny more, are
-//! read.
+//! Whether the function's role has the permissions that the function needs, by the same order of
+//! decisions for every resource. IAM knows the role's own policies; those of queues and keys, which
+//! may allow and deny more, are read.
 
 use requeue::{DeadLetterMode, Strategy};
 

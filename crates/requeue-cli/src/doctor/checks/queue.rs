@@ -99,7 +99,7 @@ pub(super) fn retention(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + LONGEST_DELAY;
-    // Each copy starts its retention anew. So a queue whose retention exceeds every single wait
+    // The retention of each copy starts again. So a queue whose retention exceeds every single wait
     // loses a message only in a backlog.
     let level = if retention > needed {
         Level::Ok

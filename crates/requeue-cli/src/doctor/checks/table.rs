@@ -141,7 +141,7 @@ fn shared_limit(context: &Context<'_>) -> Checked {
     }
 }
 
-/// Without room for those of other tenants, these wait in the queue, in which tenants have no shares.
+/// If tenants do not all fit, the rest wait in the queue, in which tenants have no shares.
 fn room_for_tenants(context: &Context<'_>) -> Checked {
     of_table(context)?;
     let policy = context.policy().map_err(|_| Skip::NotApplicable)?;
@@ -172,7 +172,7 @@ fn room_for_tenants(context: &Context<'_>) -> Checked {
     )
 }
 
-/// The most execution environments at a time; `None` if nothing bounds them.
+/// The most execution environments at a time; `None` without a limit.
 fn environments(context: &Context<'_>) -> Option<u32> {
     let by_mappings: Option<u32> = context.mappings().map(Mapping::most_batches).sum();
     let function = context.function().ok();

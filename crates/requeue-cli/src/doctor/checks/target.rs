@@ -25,7 +25,7 @@ fn properties<'d>(context: &Context<'d>) -> Result<&'d TargetProperties, Skip> {
     of(context)?.properties.as_ref()?.as_ref().ok_or(Skip::NotApplicable)
 }
 
-/// Calls at a time of one batch, and calls one after the other.
+/// Concurrent calls of one batch, and calls in sequence.
 fn calls(context: &Context<'_>, batch: u32) -> Result<(u32, u32), Skip> {
     let most = u32::try_from(context.config()?.limits.concurrency).unwrap_or(u32::MAX).max(1);
     let calls = batch.div_ceil(of(context)?.messages_per_call.max(1));
@@ -58,13 +58,13 @@ pub(super) fn target(context: &Context<'_>) -> Checked {
         return danger(found, [remedy::variable(context, "TARGET_FUNCTION", "NAME")]);
     };
     let (level, words, command) = readiness(state);
-    // Nothing wakes it but a call.
+    // Only a call activates it.
     let level = if words.starts_with("Inactive") { Level::Danger } else { level };
     let found = format!("the state of {name} is {words}");
     at(level, found, [remedy::function(context, name, command, "")])
 }
 
-/// The calls one after the other, and the time that they take.
+/// The calls in sequence, and the time that they take.
 fn rounds(context: &Context<'_>) -> Result<(u32, Duration), Skip> {
     let (target, mut rounds) = (properties(context)?.timeout, 1);
     for mapping in context.mappings() {

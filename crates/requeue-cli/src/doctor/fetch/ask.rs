@@ -83,7 +83,7 @@ impl Clients {
         response.map_err(|error| Unread::of(permission, resource, call_error(&error)))
     }
 
-    /// The items of all pages; `None` if there are more than so many. `page` gets the token of a
+    /// The items of all pages; `None` if there are more pages. `page` gets the token of a
     /// page, and returns its items and the next token.
     async fn pages<T>(
         &self,
@@ -147,7 +147,7 @@ impl Clients {
     }
 
     /// The lines of a log since this time, in milliseconds of the epoch, that match the pattern;
-    /// `None` if there are more than so many pages of at most 1 MB.
+    /// `None` if there are more than this many pages of at most 1 MB.
     pub(crate) async fn log_lines(
         &self,
         group: &str,

@@ -140,7 +140,7 @@ impl Clients {
         Some(Table { name, arn, properties, expiry, access, key })
     }
 
-    /// The ARN, if the table itself does not tell it.
+    /// The ARN, if the table itself does not return it.
     fn arn_of_table(&self, name: &str, role: &str) -> String {
         if name.starts_with("arn:") {
             return name.to_owned();

@@ -1,4 +1,4 @@
-//! Reads a deployment through AWS's clients, which no other part of the doctor calls. Judges
+//! Reads a deployment through AWS's clients, which no other part of the doctor calls. Decides
 //! nothing.
 
 use std::collections::BTreeSet;

@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// should lead to. Nothing is sent without --send-test-messages.
     #[arg(long, requires = "function")]
     first_hour: bool,
-    /// Send these messages, and compare what happens with what should. The target must be the
+    /// Send these messages, and compare the results with the expected ones. The target must be the
     /// function of `examples/test-endpoint` or its URL, and the queue must be empty.
     #[arg(long, requires = "first_hour")]
     send_test_messages: bool,

@@ -101,14 +101,14 @@ pub(crate) struct Plan {
     pub(crate) source: QueueArn,
     pub(crate) dead_letters: QueueArn,
     pub(crate) mode: &'static str,
-    /// The time after which SQS moves a message by itself, if no copy with a reason goes before it.
+    /// The time after which SQS moves a message by itself, unless a copy with a reason is first.
     pub(crate) moved_after: Option<Duration>,
     /// Whether a look into the dead-letter queue could move messages.
     pub(crate) is_redriven: bool,
 }
 
 impl Plan {
-    /// The error says why no message may be sent.
+    /// If no message may be sent, the error has the reason.
     pub(crate) fn of(deployment: &Deployment) -> Result<Self, String> {
         let function = deployment.function.as_ref().ok_or("there is no function")?;
         let name = &function.name;

@@ -1,4 +1,4 @@
-//! Compares what was seen with what was expected. Asks AWS nothing.
+//! Compares the results with the expected ones. Asks AWS nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Seen {
     }
 }
 
-/// A level, what was seen, the meaning of a difference, and remedies.
+/// A level, the result, the meaning of a difference, and remedies.
 type Judged = (Level, String, &'static str, Vec<String>);
 
 pub(crate) fn steps(plan: &Plan, seen: &Seen) -> Vec<Step> {

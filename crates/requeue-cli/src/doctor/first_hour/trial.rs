@@ -21,12 +21,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(120);
 /// Longest wait for the other failures, before the message that makes the function pause.
 const FAILURES: Duration = Duration::from_secs(60);
-/// CloudWatch has had so much time to make metrics of the first lines.
+/// CloudWatch has this much time to make metrics of the first lines.
 const METRICS: Duration = Duration::from_secs(120);
 /// The time that one request for a metric covers, in seconds: the longest wait, and an hour.
 /// CloudWatch has no values of the future, and AWS's clock may be ahead.
 const METRICS_SPAN: u32 = 7_200;
-/// The log is read from so long before, since this machine's clock may be ahead of AWS's.
+/// The log is read from this long before, since this machine's clock may be ahead of AWS's.
 const CLOCK_SKEW: Duration = Duration::from_secs(600);
 /// Longest part of a log that is read, in pages of at most 1 MB.
 const MOST_PAGES: u32 = 20;
@@ -46,7 +46,7 @@ pub(crate) struct Trial<'c> {
 }
 
 impl<'c> Trial<'c> {
-    /// Sends nothing. The error says why no message may be sent.
+    /// Sends nothing. If no message may be sent, the error has the reason.
     pub(crate) async fn prepare(clients: &'c Clients, plan: Plan) -> Result<Self, Error> {
         let (source, dead_letters) =
             tokio::try_join!(clients.count(&plan.source), clients.count(&plan.dead_letters))?;

@@ -188,7 +188,7 @@ class Screen {
     this.intro.textContent = `${state.hasEnded ? "Ended: " : state.isEnding ? "Ending: " : ""}${state.queue}${target}`;
     this.partial.hidden = state.source !== "log";
     const lost = messages.missed > 0 ? [`${count(messages.missed, "older event")} left out: they are no longer kept`] : [];
-    const old = this.lost && !state.hasEnded ? [`Since ${this.lost} UTC the command does not respond: this is its last state. If it was ended at once, SQS delivers the messages in hand again.`] : [];
+    const old = this.lost && !state.hasEnded ? [`Since ${this.lost} UTC the command does not respond: this is its last state. If it was ended at once, SQS delivers the messages in flight again.`] : [];
     replace(this.troubles, [...old, ...state.troubles, ...lost].map((text) => h("p", { class: "trouble" }, text)));
     this.deadLettered.hidden = !state.deadLettered;
     this.deadLettered.textContent = state.deadLettered ?? "";

@@ -28,7 +28,7 @@ use crate::{Error, bail, environment};
 
 /// The memory of the messages that the page keeps. A look ends there.
 const MAX_BYTES: usize = 256 * 1024 * 1024;
-/// The memory of a message besides its body, attributes and receipt handle.
+/// The memory of a message in addition to its body, attributes and receipt handle.
 const PER_MESSAGE: usize = 1_024;
 
 const ASKING: &str = "asking SQS for the queue";
@@ -112,7 +112,7 @@ impl Screen {
         (state.snapshot, state.selection) = (None, None);
     }
 
-    /// Writes the messages to a file: nobody knows whether a browser saved its export.
+    /// Writes the messages to a file: it is unknown whether a browser saved its export.
     pub(super) fn keep(&self, snapshot: &Snapshot, messages: &[usize]) -> Result<PathBuf, Error> {
         let name = self.queue.dead_letters.queue.arn.name();
         let since = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH);

@@ -10,9 +10,9 @@ use super::{unknown, whole};
 const MAX_ERROR: usize = 256 * 1024;
 const MAX_CAUSES: usize = 8;
 
-/// Errors of Lambda and of its runtimes that come before a record is handled: the function's code,
-/// its setup or an extension is broken. All records failed, and the messages are no cause. Sources:
-/// the runtime interface clients for Python, Node, Java and Ruby; the runtime interface emulator.
+/// Errors of Lambda and of its runtimes before a record is handled: the function's code, its setup
+/// or an extension is broken. All records failed, and no message is the cause. Sources: the runtime
+/// interface clients for Python, Node, Java and Ruby; the runtime interface emulator.
 const NOT_STARTED: &str = "Runtime.ImportModuleError Runtime.HandlerNotFound Runtime.UserCodeSyntaxError \
      Runtime.MalformedHandlerName Runtime.MalformedStreamingHandler Runtime.BuiltInModuleConflict \
      Runtime.BadFunctionCode Runtime.NoSuchHandler Runtime.InvalidEntrypoint \
@@ -25,7 +25,7 @@ const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."]
 /// An error of the function's code, in the message.
 const UNCAUGHT: [&str; 3] =
     ["Runtime.UnhandledPromiseRejection", "Runtime.UserException", "Runtime.UncaughtException"];
-/// With which Powertools for Python, TypeScript and .NET says that every record failed.
+/// Messages of Powertools for Python, TypeScript and .NET if every record failed.
 const ALL_FAILED: [&str; 2] = ["All records failed processing", "Entire batch of '"];
 
 /// See [`super::read`].
@@ -52,7 +52,7 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     whole(Failure::from_exception(&exception(&error, MAX_CAUSES)), ids)
 }
 
-/// A timeout, an exit, no memory, or a response that Lambda could not take.
+/// A timeout, an exit, no memory, or a response that Lambda did not accept.
 fn of_lambda(error_type: &str, message: &str) -> Option<Failure> {
     let is_typed = OF_LAMBDA.iter().any(|beginning| error_type.starts_with(beginning));
     if UNCAUGHT.contains(&error_type) || !(is_typed || error_type.is_empty()) {
@@ -88,7 +88,7 @@ fn exception(error: &Value, depth: usize) -> Exception {
     }
 }
 
-/// The failure of each record, by the cause of which the error tells.
+/// The failure of each record, by its cause in the error.
 fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
     let unknown = || unknown("all records failed");
     // .NET: `Failed processing record: '…'. See inner exception for details.`
@@ -109,7 +109,7 @@ fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
     let Some(first) = causes.first().filter(|_| causes.len() == ids.len()) else {
         return Bulk::Each(vec![Err(unknown()); ids.len()]);
     };
-    // Records that are handled at once fail in any order. A cause may then be that of another
+    // Records that are handled concurrently fail in any order. A cause may then belong to another
     // record, which must not be dead-lettered for it.
     let are_alike = causes.iter().all(|cause| cause.class() == first.class());
     let is_certain = |cause: &Failure| are_alike || cause.class() != FailureClass::NonRetryable;
