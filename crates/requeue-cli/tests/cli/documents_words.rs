@@ -322,11 +322,11 @@ fn prose(code: &str) -> Vec<String> {
 fn the_prose_of_code_is_its_comments_and_sentences() {
     let code = r##"//! One,
 //! two
-let answer = ('"', '\'', '\\', "it {told}\" is", "told", r#"an "http://host""#); // three
+let answer = ('"', '\'', '\\', "it {told}\" is", "told", r#"an "http://host" it"#); // three
 
 /// four
 "##;
-    let expected = [" One,\n two", "it \\\" is", "an \"http://host\"", " three", " four"];
+    let expected = [" One,\n two", "it \\\" is", "an \"http://host\" it", " three", " four"];
     assert_eq!(prose(code), expected);
 }
 
