@@ -6,15 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::policy::{InProblems, Json, Problems, listed};
+use super::policy::{InProblems, Json, MAX_SECONDS, Problems, listed};
 
 pub(super) const PREFIX: &str = "REQUEUE_";
 /// The prefix of variables for this project's tests.
 const TEST_PREFIX: &str = "REQUEUE_TEST_";
-
-/// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
-/// minutes. Source: Lambda quotas.
-pub(super) const MAX_SECONDS: f64 = 5_400.0;
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
 const HTTP_NAMES: &str = "\

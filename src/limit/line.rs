@@ -7,7 +7,6 @@
 
 use sha2::{Digest, Sha256};
 
-use super::overrides::TenantStatus;
 use crate::table::{Field, Item, Update};
 
 /// The flows of a waiting list. If more tenants wait at a time, some of them share a flow.
@@ -27,6 +26,21 @@ const FLOW: [Field; FLOWS] = Field::each([
     "f15", "f16", "f17", "f18", "f19", "f20", "f21", "f22", "f23", "f24", "f25", "f26", "f27",
     "f28", "f29", "f30", "f31",
 ]);
+
+/// A tenant of a fair limit, or several tenants that share a flow of its waiting list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TenantStatus {
+    /// Its value, if the policy gives it a weight.
+    pub name: Option<String>,
+    /// The digits 5 to 8 of the SHA-256 of `text acme` or `number 7`. The value itself is not in the
+    /// table.
+    pub hash: u16,
+    /// Its weight.
+    pub weight: u8,
+    /// The units of its messages in the waiting list.
+    pub waiting: u64,
+}
 
 /// Whose messages share a flow: a hash of the tenant, and its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,10 +30,11 @@ mod tests;
 
 pub(crate) use claim::{Claim, Share};
 use line::FairQueue;
+pub use line::TenantStatus;
 pub(crate) use line::{StartTag, Tenant};
 use overrides::Override;
 pub(crate) use overrides::OverrideChange;
-pub use overrides::{LimitStatus, PausedKey, TenantStatus};
+pub use overrides::{LimitStatus, PausedKey};
 pub(crate) use pace::KnownLimit;
 use pace::{Cap, LastUnits, Pace};
 

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
+use super::line::TenantStatus;
 use super::{Admission, Claim, KnownLimit, LimitState, epoch_nanos, from_epoch_nanos, nanos};
 use crate::policy::RateLimit;
 use crate::table::{Field, Item, Update};
@@ -168,21 +169,6 @@ pub struct PausedKey {
     pub hash: u16,
     /// The end of the pause, to 65 µs.
     pub until: SystemTime,
-}
-
-/// A tenant of a fair limit, or several tenants that share a flow of its waiting list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TenantStatus {
-    /// Its value, if the policy gives it a weight.
-    pub name: Option<String>,
-    /// The digits 5 to 8 of the SHA-256 of `text acme` or `number 7`. The value itself is not in the
-    /// table.
-    pub hash: u16,
-    /// Its weight.
-    pub weight: u8,
-    /// The units of its messages in the waiting list.
-    pub waiting: u64,
 }
 
 impl LimitStatus {

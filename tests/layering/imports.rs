@@ -1,4 +1,4 @@
-//! The imports: the modules of the library and the paths that they name, read from the sources
+//! The imports: the modules of a package and the paths that they name, read from the sources
 //! without a compiler. A path that a parent exports for its child counts as the child's.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,13 @@ pub(crate) fn imports(modules: &BTreeMap<String, String>) -> Imports {
     let imported = |module: &String| {
         let named = paths[module].iter().filter_map(|path| absolute(module, path, &paths));
         let found = named.map(|path| owner(&path, &paths));
-        found.filter(|other| !format!("{module}::").starts_with(&format!("{other}::"))).collect()
+        found.filter(|other| !is_above(other, module)).collect()
     };
     paths.keys().map(|module| (module.clone(), imported(module))).collect()
+}
+
+fn is_above(other: &str, module: &str) -> bool {
+    other.is_empty() || format!("{module}::").starts_with(&format!("{other}::"))
 }
 
 /// The same of the top-level modules, each with all that is in it.
@@ -32,7 +36,7 @@ pub(crate) fn of_rooms(imports: &Imports) -> Imports {
     rooms
 }
 
-/// The modules that import themselves by way of others.
+/// Modules of which each imports the next, and the last one the first.
 pub(crate) fn circle(imports: &Imports) -> Vec<&str> {
     let mut left: BTreeSet<&str> = imports.keys().map(String::as_str).collect();
     loop {
@@ -42,10 +46,19 @@ pub(crate) fn circle(imports: &Imports) -> Vec<&str> {
         let ends = |module: &&str| imports_none(module) || serves_none(module);
         let free: Vec<&str> = left.iter().copied().filter(ends).collect();
         if free.is_empty() {
-            return left.into_iter().collect();
+            break;
         }
         left.retain(|module| !free.contains(module));
     }
+    let mut path: Vec<&str> = left.first().copied().into_iter().collect();
+    while let Some(last) = path.last() {
+        let next = imports[*last].iter().find(|other| left.contains(other.as_str())).unwrap();
+        if let Some(at) = path.iter().position(|module| module == next) {
+            return path.split_off(at);
+        }
+        path.push(next);
+    }
+    path
 }
 
 fn paths(code: &str) -> Vec<String> {
@@ -65,12 +78,8 @@ fn paths(code: &str) -> Vec<String> {
         }
     }
     let names = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
-    found.extend(names.filter(|name| is_local(name)).map(str::to_owned));
+    found.extend(names.filter(|name| name.contains("::")).map(str::to_owned));
     found
-}
-
-fn is_local(path: &str) -> bool {
-    ["crate::", "super::", "self::"].iter().any(|start| path.starts_with(start))
 }
 
 /// `a::{b, c::{d, e}}` names `a::b`, `a::c::d` and `a::c::e`.
@@ -93,7 +102,7 @@ fn branches(tree: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A path from the crate's root; `None` of another crate.
+/// A path from the crate's root; `None` of another crate, or of a name that is in scope.
 fn absolute(module: &str, path: &str, modules: &Paths) -> Option<String> {
     let mut place: Vec<&str> = module.split("::").filter(|name| !name.is_empty()).collect();
     let mut path = path;
@@ -123,13 +132,11 @@ fn owner(path: &str, modules: &Paths) -> String {
     let exported = names.get(at).and_then(|name| {
         let exports =
             |path: &&String| path.rsplit("::").next() == Some(name) && path.contains("::");
-        let exported = modules[&module].iter().find(exports)?;
-        absolute(&module, exported, modules)
+        let exported = modules[&module].iter().filter(exports);
+        let mut children = exported.filter_map(|exported| absolute(&module, exported, modules));
+        children.find(|child| child != path && child.starts_with(&format!("{module}::")))
     });
-    match exported {
-        Some(child) if child.starts_with(&format!("{module}::")) => owner(&child, modules),
-        _ => module,
-    }
+    exported.map_or(module, |child| owner(&child, modules))
 }
 
 #[test]
@@ -138,14 +145,14 @@ fn paths_are_read_as_the_compiler_reads_them() {
         ("", "mod a;\nmod b;"),
         ("a", "mod x;\npub use x::Thing;\nuse crate::b;"),
         ("a::x", "use super::Own;\nfn f() { crate::b::y::g() }"),
-        ("b", "use std::fmt;\nuse crate::a::{\n    Thing, x::{self, Other}\n};"),
+        ("b", "use std::fmt;\nuse crate::a::{\n    Thing, x::{self, Other}\n};\nfn g() { y::h() }"),
         ("b::y", "use super::super::a::Own;"),
     ];
     let modules = modules.map(|(module, code)| (module.to_owned(), code.to_owned()));
     let found = imports(&modules.into());
     let of = |module: &str| found[module].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!((of("a"), of("a::x")), (vec!["a::x", "b"], vec!["b::y"]));
-    assert_eq!((of("b"), of("b::y")), (vec!["a::x"], vec!["a"]));
-    assert_eq!(circle(&found), ["a", "a::x", "b", "b::y"]);
+    assert_eq!((of("b"), of("b::y")), (vec!["a::x", "b::y"], vec!["a"]));
+    assert_eq!(circle(&found), ["a", "a::x", "b::y"]);
     assert_eq!(circle(&of_rooms(&found)), ["a", "b"]);
 }

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::endpoint::{self, Endpoint, ResponseKind};
+use crate::local_sqs::ServedQueue;
 use crate::output::{self, outln};
 use crate::progress::CommandProgress;
-use crate::serve::ServedQueue;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, span, thousands};

@@ -9,7 +9,8 @@ use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
-use crate::{environment, serve};
+use crate::environment;
+use crate::local_sqs::{SQS_PORT, beside};
 
 mod credentials;
 
@@ -175,7 +176,7 @@ impl fmt::Display for FailedCall<'_> {
         let is_elsewhere = matches!(cause, Cause::Denied | Cause::NoQueue | Cause::NoResponse)
             || is_of_credentials(code);
         let is_elsewhere = is_elsewhere && *service == "SQS" && endpoint.contains(".amazonaws.com");
-        let hint = is_elsewhere.then(|| serve::beside(serve::SQS_PORT)).flatten();
+        let hint = is_elsewhere.then(|| beside(SQS_PORT)).flatten();
         f.write_str(&hint.unwrap_or_default())
     }
 }

@@ -21,18 +21,19 @@ use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::endpoint::{self, Endpoint};
 use crate::local_function::{
-    BEYOND_TARGET, FunctionProcesses, LatestStart, LineOutput, ProcessGroups, Program,
-    SHUTDOWN_GRACE, local_target,
+    BEYOND_TARGET, FunctionProcesses, LatestStart, ProcessGroups, Program, SHUTDOWN_GRACE,
+    local_target,
 };
+use crate::local_sqs::SQS_PORT;
 use crate::observe::{CircuitLines, short_id};
+use crate::output::{self, LineOutput};
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
-use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration, messages};
-use crate::{Error, bail, environment, failed_call, output};
+use crate::{Error, bail, environment, failed_call};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \

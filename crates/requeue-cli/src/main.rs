@@ -24,6 +24,7 @@ mod function;
 mod invoke;
 mod limits;
 mod local_function;
+mod local_sqs;
 mod new;
 mod observe;
 mod outage;

@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use requeue::printable;
+use jiff::Timestamp;
+use requeue::{Clock, printable};
 use serde::Serialize;
 
-use crate::table::{columns, wrapped};
+use crate::table::{clock_time, columns, wrapped};
 use crate::{examples, terminal};
 
 /// Writes a line without control characters; the value is a `Result<(), Unwritten>`.
@@ -111,6 +112,61 @@ pub(crate) fn question(question: &str) {
 
 fn for_terminal(text: &str) -> String {
     wrapped(&printable::text(text), columns(io::stderr()))
+}
+
+/// Writes a line with the time above the lines.
+pub(crate) fn timed(text: &str) {
+    let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
+    // A lost terminal does not end the command.
+    let _ = write(&format!("{}\n", wrapped(&line, Some(terminal::columns()))));
+}
+
+/// Writes log lines: with `true` above the lines of a terminal, else to the standard output.
+pub(crate) struct LogLines(pub(crate) bool);
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        // JSON has a time already.
+        match (text.starts_with('{'), self.0) {
+            (true, true) => drop(write(&text)),
+            (false, true) => timed(&text),
+            (true, false) => io::stdout().write_all(line)?,
+            (false, false) => {
+                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+                io::stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LineOutput {
+    /// That of a command which only shows.
+    Stdout,
+    /// That of a command whose standard output is for programs.
+    Stderr,
+}
+
+impl LineOutput {
+    /// Bold on a terminal, to stand out from the function's lines.
+    pub(crate) fn line(self, line: impl fmt::Display) {
+        let text = format!("{}Z {line}", clock_time(Clock::system().now()));
+        self.write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
+    }
+
+    /// Writes a text unchanged. A closed output does not stop the function.
+    pub(crate) fn write(self, text: &str) {
+        match self {
+            Self::Stdout => drop(write(text)),
+            Self::Stderr => tell(text),
+        }
+    }
 }
 
 /// Reports the error of a command. A closed pipe is no error: its reader has read enough.

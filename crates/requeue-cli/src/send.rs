@@ -21,13 +21,13 @@ use uuid::Uuid;
 use crate::duration_argument::within;
 use crate::endpoints::{has_sqs_endpoint, shown_endpoint};
 use crate::failed_call::{FailedCall, call_error};
+use crate::local_sqs::{SQS_PORT, dead_letters_of};
 use crate::output::{self, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
 use crate::queue_argument::{QueueName, RegionArgument, sqs_client};
-use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::messages;
-use crate::{Error, bail, environment, sdk, serve};
+use crate::{Error, bail, environment, sdk};
 
 /// SQS on this machine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -265,7 +265,7 @@ pub(crate) async fn only_queue(
 
 /// The only one of these queues that is no dead-letter queue, by its name.
 fn only<'a>(urls: &'a [String], endpoint: &str) -> Result<&'a str, Error> {
-    let dead_letters: Vec<String> = urls.iter().map(|url| serve::dead_letters_of(url)).collect();
+    let dead_letters: Vec<String> = urls.iter().map(|url| dead_letters_of(url)).collect();
     match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
         [] => bail!("there is no queue at {endpoint}; create one, or name it with --queue"),

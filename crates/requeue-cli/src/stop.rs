@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{fs, io, thread};
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use requeue::Clock;
 
 use crate::table::clock_time;
-use crate::{progress, terminal};
+use crate::{output, progress, terminal};
 
 /// A SIGTERM that follows another one within this time is the same request.
 const DOUBLED: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ impl Stop {
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
                 let End { is_at_first, .. } = *end.lock();
-                terminal::leave((!is_at_first).then(|| end.lock().leaves()));
+                leave((!is_at_first).then(|| end.lock().leaves()));
                 std::process::exit(128 + i32::from(number));
             });
         });
@@ -154,6 +154,20 @@ impl Stop {
     pub(crate) fn exit_code(&self, otherwise: ExitCode) -> ExitCode {
         self.number.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))
     }
+}
+
+/// Before the end of the process: removes the lines, or adds the effect of that end.
+fn leave(left_behind: Option<String>) {
+    let (writing, written) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        let lines = terminal::remove();
+        if let Some(left_behind) = left_behind {
+            lines.iter().for_each(output::note);
+            output::note(format!("ended at once: {left_behind}"));
+        }
+        drop(writing);
+    });
+    let _ = written.recv_timeout(Duration::from_millis(100));
 }
 
 async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {

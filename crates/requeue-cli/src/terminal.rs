@@ -1,18 +1,14 @@
 //! The standard error as a terminal on which lines are written again and again: those of progress, or
 //! of a worker. All other output stands above them. A process has one terminal, so they are global.
 
-use std::io::{self, IsTerminal as _, Write, stderr, stdout};
+use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
-use requeue::{Clock, printable};
+use requeue::printable;
 
-use crate::table::{clock_time, wrapped};
-use crate::{environment, output};
+use crate::environment;
+use crate::table::wrapped;
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
@@ -97,51 +93,6 @@ pub(crate) fn can_rewrite() -> bool {
 /// A lost terminal does not end the command.
 fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
-}
-
-/// Before the end of the process: removes the lines, or adds the effect of that end.
-pub(crate) fn leave(left_behind: Option<String>) {
-    let (writing, written) = mpsc::channel::<()>();
-    thread::spawn(move || {
-        let lines = remove();
-        if let Some(left_behind) = left_behind {
-            lines.iter().for_each(output::note);
-            output::note(format!("ended at once: {left_behind}"));
-        }
-        drop(writing);
-    });
-    let _ = written.recv_timeout(Duration::from_millis(100));
-}
-
-/// Writes a line with the time above the lines.
-pub(crate) fn note(text: &str) {
-    let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
-    // A lost terminal does not end the command.
-    let _ = output::write(&format!("{}\n", wrapped(&line, Some(columns()))));
-}
-
-/// Writes log lines: with `true` above the lines of a terminal, else to the standard output.
-pub(crate) struct LogLines(pub(crate) bool);
-
-impl Write for LogLines {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        // JSON has a time already.
-        match (text.starts_with('{'), self.0) {
-            (true, true) => drop(output::write(&text)),
-            (false, true) => note(&text),
-            (true, false) => stdout().write_all(line)?,
-            (false, false) => {
-                let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
-                stdout().write_all(format!("{now:.0} {text}").as_bytes())?;
-            }
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        stdout().flush()
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::EmbeddedSqs;
 use crate::engine::error::SqsError;
 use crate::engine::{Answered, Engine};
-use crate::fault::{Call, EntryFault, Fault, FaultHook};
+use crate::fault::{Call, EntryFault, Fault, FaultHook, REFUSED};
 use crate::protocol::{self, Context};
 
 const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
@@ -161,8 +161,6 @@ impl EmbeddedSqs {
         response.body(body).map_err(io::Error::other)
     }
 }
-
-pub(crate) const REFUSED: &str = "refused by a fault";
 
 #[derive(Default)]
 pub(crate) struct Calls {

@@ -32,8 +32,8 @@ pub(super) use json::{InProblems, Json, Problems};
 pub use keys::QueueConfig;
 use keys::{DOCUMENT, Document, ENTRY};
 use object::KeyTable;
-pub(super) use shapes::HANDLERS;
 use shapes::{Given, Shape as _};
+pub(super) use shapes::{HANDLERS, MAX_SECONDS};
 
 impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;

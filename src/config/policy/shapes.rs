@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::json::Json;
-use crate::config::variables::MAX_SECONDS;
 
 /// The longest list of delays. A longer one is a curve.
 pub(super) const MAX_LISTED: usize = 100;
@@ -272,6 +271,9 @@ const fn seconds(min: f64, max: f64) -> Seconds {
 
 /// The most threads and file descriptors of one function. Source: Lambda quotas.
 pub(in crate::config) const HANDLERS: Count = Count { min: 1, max: 1_000 };
+/// Longest run of a function that an SQS queue invokes: one on Lambda Managed Instances has 90
+/// minutes. Source: Lambda quotas.
+pub(in crate::config) const MAX_SECONDS: f64 = 5_400.0;
 /// The run of a handler, within that of a function.
 pub(super) const RUN: Seconds = seconds(MIN_DELAY, MAX_SECONDS);
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };

@@ -1,18 +1,19 @@
 //! A check, its input and its result. It knows neither the rows of the table nor the output.
 
 use std::fmt::Display;
+use std::ops::Deref;
 use std::time::Duration;
 
 use requeue::policy::RetryPolicy;
 use requeue::queue::CallErrorKind;
-use requeue::{Settings, Strategy};
+use requeue::{Settings, Strategy, printable};
 use serde::Serialize;
 
 use super::facts::{
     Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Unread,
 };
-use super::remedy::Remedy;
 use crate::document::{RETRIED_CLASSES, max_retries};
+use crate::endpoints::Endpoints;
 use crate::failed_call::Cause;
 
 /// From good to bad. Unknown is never good.
@@ -45,6 +46,53 @@ pub(crate) struct Diagnosis {
     pub(crate) found: String,
     /// Commands and lines of a template. One of them is enough, unless the finding says otherwise.
     pub(crate) remedies: Vec<Remedy>,
+}
+
+/// The steps to a remedy, one a line: a command that can be pasted, in which a word in capitals
+/// stands for a value that the doctor does not know; or words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Remedy(String);
+
+impl Remedy {
+    /// With this step after the others.
+    pub(crate) fn then(self, step: impl AsRef<str>) -> Self {
+        Self(format!("{}\n{}", self.0, printable::line(step.as_ref())))
+    }
+
+    pub(crate) fn of(steps: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let steps = steps.into_iter().map(|step| printable::line(step.as_ref()).into_owned());
+        Self(steps.collect::<Vec<_>>().join("\n"))
+    }
+
+    pub(super) fn has_command(&self) -> bool {
+        self.0.lines().any(|step| step.starts_with("aws ") || step.starts_with("requeue "))
+    }
+
+    /// With each command for the endpoint that the environment names.
+    pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
+        Self(endpoints.named_in(&self.0))
+    }
+}
+
+impl<T: AsRef<str> + Into<String>> From<T> for Remedy {
+    fn from(step: T) -> Self {
+        Self::of([step])
+    }
+}
+
+impl Deref for Remedy {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: AsRef<str> + ?Sized> PartialEq<T> for Remedy {
+    fn eq(&self, text: &T) -> bool {
+        self.0 == text.as_ref()
+    }
 }
 
 /// The reason for a check without a diagnosis.

@@ -1,64 +1,14 @@
 //! Commands of AWS's command line and lines of a template, with the real names in them.
 
 use std::fmt::Display;
-use std::ops::Deref;
 
-use requeue::printable;
 use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
 
 use super::arn::Arn;
-use super::diagnosis::Context;
+use super::diagnosis::{Context, Remedy};
 use super::facts::{Function, Mapping};
-use crate::endpoints::Endpoints;
-
-/// The steps to a remedy, one a line: a command that can be pasted, in which a word in capitals
-/// stands for a value that the doctor does not know; or words.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Remedy(String);
-
-impl Remedy {
-    /// With this step after the others.
-    pub(crate) fn then(self, step: impl AsRef<str>) -> Self {
-        Self(format!("{}\n{}", self.0, printable::line(step.as_ref())))
-    }
-
-    pub(crate) fn of(steps: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        let steps = steps.into_iter().map(|step| printable::line(step.as_ref()).into_owned());
-        Self(steps.collect::<Vec<_>>().join("\n"))
-    }
-
-    pub(super) fn has_command(&self) -> bool {
-        self.0.lines().any(|step| step.starts_with("aws ") || step.starts_with("requeue "))
-    }
-
-    /// With each command for the endpoint that the environment names.
-    pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
-        Self(endpoints.named_in(&self.0))
-    }
-}
-
-impl<T: AsRef<str> + Into<String>> From<T> for Remedy {
-    fn from(step: T) -> Self {
-        Self::of([step])
-    }
-}
-
-impl Deref for Remedy {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<T: AsRef<str> + ?Sized> PartialEq<T> for Remedy {
-    fn eq(&self, text: &T) -> bool {
-        self.0 == text.as_ref()
-    }
-}
 
 pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
     set_attributes(queue, format_args!("{name}={value}"))

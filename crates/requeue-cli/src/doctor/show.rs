@@ -8,9 +8,8 @@ use std::iter::{once, repeat};
 use requeue::printable;
 use serde_json::{Value, json};
 
-use super::diagnosis::{Finding, Level};
+use super::diagnosis::{Finding, Level, Remedy};
 use super::facts::{Deployment, Function};
-use super::remedy::Remedy;
 use crate::table;
 
 pub(crate) type Examined = [(Deployment, Vec<Finding>)];

@@ -66,7 +66,7 @@ impl Environment {
         let _progress = CommandProgress::shown_after(NOTICEABLE, step);
         let mut hint = std::pin::pin!(async {
             sleep(INIT_TIMEOUT).await;
-            show::no_invocation_asked_for(program);
+            no_invocation_asked_for(program);
             pending::<()>().await;
         });
         loop {
@@ -180,6 +180,16 @@ impl Drop for Environment {
     fn drop(&mut self) {
         self.groups.kill(self.pid);
     }
+}
+
+/// A command may still build the function, as `cargo run` does.
+fn no_invocation_asked_for(program: &Program) {
+    let secs = INIT_TIMEOUT.as_secs();
+    let rule = if program.file.is_none() { "if it is already built, it must" } else { "it must" };
+    program.lines.line(format_args!(
+        "the function has asked for no invocation within {secs} s:\n         {rule} {}",
+        program.kind.what_it_must_be()
+    ));
 }
 
 /// The end of a process, after its last complete request was read.

@@ -13,6 +13,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+use crate::output::LineOutput;
 use crate::table::counted;
 
 mod processes;
@@ -26,7 +27,7 @@ pub(crate) use environment::{ProcessGroups, SHUTDOWN_GRACE};
 use processes::PendingCall;
 pub(crate) use processes::{EndedCall, FunctionProcesses, LatestStart};
 pub(crate) use program::Program;
-pub(crate) use show::{LineOutput, one_line};
+pub(crate) use show::one_line;
 
 /// A function whose [`FunctionProcesses`] run. Its clones are the same function.
 #[derive(Clone)]

@@ -17,8 +17,8 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::show::LineOutput;
 use crate::observe::Events;
+use crate::output::LineOutput;
 use crate::{Error, bail};
 
 /// The AWS variables that the function inherits from the user. All others may have credentials,

@@ -1,43 +1,16 @@
 //! The lines about a function, and its own, each with the number of its environment before it.
 
-use std::fmt;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
 use anstream::adapter::strip_str;
-use requeue::{Clock, printable};
+use requeue::printable;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use super::environment::INIT_TIMEOUT;
 use super::program::{Program, ProgramKind};
 use crate::observe::LogLine;
-use crate::output;
-use crate::table::{clock_time, cut};
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum LineOutput {
-    /// That of a command which only shows.
-    Stdout,
-    /// That of a command whose standard output is for programs.
-    Stderr,
-}
-
-impl LineOutput {
-    /// Bold on a terminal, to stand out from the function's lines.
-    pub(crate) fn line(self, line: impl fmt::Display) {
-        let text = format!("{}Z {line}", clock_time(Clock::system().now()));
-        self.write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
-    }
-
-    /// Writes a text unchanged. A closed output does not stop the function.
-    pub(super) fn write(self, text: &str) {
-        match self {
-            Self::Stdout => drop(output::write(text)),
-            Self::Stderr => output::tell(text),
-        }
-    }
-}
+use crate::table::cut;
 
 pub(super) fn exited(status: ExitStatus) -> String {
     format!("function exited ({})", brief(status))
@@ -70,16 +43,6 @@ pub(super) fn remedy(error_type: &str) -> Option<&'static str> {
         "Runtime.UserCodeSyntaxError" => "correct the syntax of the handler's file",
         _ => return None,
     })
-}
-
-/// A command may still build the function, as `cargo run` does.
-pub(super) fn no_invocation_asked_for(program: &Program) {
-    let secs = INIT_TIMEOUT.as_secs();
-    let rule = if program.file.is_none() { "if it is already built, it must" } else { "it must" };
-    program.lines.line(format_args!(
-        "the function has asked for no invocation within {secs} s:\n         {rule} {}",
-        program.kind.what_it_must_be()
-    ));
 }
 
 pub(crate) fn one_line(text: &str, room: usize) -> String {

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::future::ready;
 use std::io;
-use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,20 +18,20 @@ use tokio::sync::watch;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::local_function::{
-    BEYOND_TARGET, FunctionProcesses, LineOutput, ProcessGroups, Program, SHUTDOWN_GRACE,
+    BEYOND_TARGET, FunctionProcesses, ProcessGroups, Program, SHUTDOWN_GRACE,
 };
+use crate::local_sqs::{SQS_PORT, listen};
 use crate::observe::Events;
-use crate::output::outln;
+use crate::output::{self, LineOutput, outln};
 use crate::stop::Stop;
 use crate::ui::BesideArguments;
-use crate::{Error, bail, output};
+use crate::{Error, bail};
 
 mod poller;
 mod served;
 mod target;
 
 use poller::{MappedFunction, Poller};
-pub(crate) use served::{ServedQueue, beside, dead_letters_of};
 use served::{ServedSqs, Watched};
 use target::TargetProcessor;
 
@@ -40,8 +39,6 @@ use target::TargetProcessor;
 const BOUNDS: Bounds =
     Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
-/// The port of SQS for `requeue send`.
-pub(crate) const SQS_PORT: u16 = 9324;
 /// The endpoint's port. Other programs often use it too.
 const ENDPOINT_PORT: u16 = 8080;
 /// Source: Lambda developer guide, "Using Lambda with Amazon SQS".
@@ -304,16 +301,6 @@ impl Arguments {
         )?;
         Ok(())
     }
-}
-
-/// A port of this machine, which an option names.
-pub(crate) async fn listen(port: u16, option: &str) -> Result<TcpListener, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
-    listener.map_err(|error| taken(port, option, &error))
-}
-
-fn taken(port: u16, option: &str, error: &io::Error) -> String {
-    format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another one with {option}")
 }
 
 async fn serve_endpoint(listener: TcpListener) {

@@ -16,11 +16,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Arguments;
-use super::served::{ServedQueue, ServedSqs, acknowledged, delay, received};
+use super::served::{ServedSqs, acknowledged, delay, received};
 use super::target::TargetProcessor;
 use crate::Error;
-use crate::local_function::{LatestStart, LineOutput, LocalFunction, one_line, trace};
+use crate::local_function::{LatestStart, LocalFunction, one_line, trace};
+use crate::local_sqs::ServedQueue;
 use crate::observe::{Events, Ids, short_id};
+use crate::output::LineOutput;
 use crate::stop::Stop;
 use crate::table::counted;
 

@@ -1,20 +1,20 @@
 //! The embedded SQS with the queues of the command.
 
-use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use axum::Router;
 use requeue::Clock;
-use requeue::embedded::{DEFAULT_REGION, EmbeddedSqs, MessageState, MessageView, Server};
+use requeue::embedded::{EmbeddedSqs, MessageState, MessageView, Server};
 use requeue::queue::QueueArn;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::interval;
 
-use super::{Arguments, taken};
+use super::Arguments;
 use crate::dlq::DeadLetters;
 use crate::dlq::sqs::Sqs;
+use crate::local_sqs::{ServedQueue, dead_letters_of, taken, variables};
 use crate::observe::{Event, Events, Ids, Kind, of_body};
 use crate::output::outln;
 use crate::ui::{DeadLetterScreen, LiveState, Site, live_routes};
@@ -25,20 +25,6 @@ pub(super) struct ServedSqs {
     pub(super) server: Server,
     /// At least one.
     pub(super) queues: Vec<ServedQueue>,
-}
-
-#[derive(Clone)]
-pub(crate) struct ServedQueue {
-    pub(crate) queue: QueueArn,
-    pub(crate) dead_letters: QueueArn,
-}
-
-/// The dead-letter queue of a served queue, by name or URL.
-pub(crate) fn dead_letters_of(queue: &str) -> String {
-    match queue.strip_suffix(".fifo") {
-        Some(stem) => format!("{stem}-dlq.fifo"),
-        None => format!("{queue}-dlq"),
-    }
 }
 
 /// An error if two queues have the same name, dead-letter queues included.
@@ -113,26 +99,6 @@ impl ServedSqs {
         }
         outln!("{}", variables(&url))?;
         Ok(())
-    }
-}
-
-impl ServedQueue {
-    pub(crate) fn create(
-        sqs: &EmbeddedSqs,
-        name: &str,
-        max_receives: u16,
-        visibility: Duration,
-    ) -> Result<Self, Error> {
-        let refused = |error| format!("--queue {name}: {error}");
-        let retention = [("MessageRetentionPeriod", "1209600")];
-        let dead_letters = sqs.create_queue(&dead_letters_of(name), retention).map_err(refused)?;
-        let redrive = format!(
-            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{max_receives}}}"#
-        );
-        let visibility = visibility.as_secs().to_string();
-        let attributes = [("VisibilityTimeout", &*visibility), ("RedrivePolicy", &redrive)];
-        let queue = sqs.create_queue(name, attributes).map_err(refused)?;
-        Ok(Self { queue, dead_letters })
     }
 }
 
@@ -216,40 +182,5 @@ pub(super) fn acknowledged(events: &Events, batch: Vec<Ids>, kept: &[&str], erro
     for ids in batch {
         let kind = if kept.contains(&ids.own.as_str()) { Kind::Kept } else { Kind::Deleted };
         events.publish(Event::now(kind, ids).reason(error));
-    }
-}
-
-/// A program on this machine accepts a connection in less.
-const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// The line for a terminal in which programs are to use this SQS. It takes all credentials.
-fn variables(url: &str) -> String {
-    format!(
-        "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \
-         AWS_SECRET_ACCESS_KEY=any"
-    )
-}
-
-/// The end of an error of AWS, if an SQS listens on this port of this machine.
-pub(crate) fn beside(port: u16) -> Option<String> {
-    TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), LOOPBACK_TIMEOUT).ok()?;
-    let variables = variables(&format!("http://127.0.0.1:{port}"));
-    Some(format!("; for the SQS of `requeue serve` on this machine, first\n{variables}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_sqs_on_this_machine_is_named_while_it_listens() {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("bound").port();
-        let hint = beside(port).expect("it listens");
-        let line =
-            format!("export AWS_ENDPOINT_URL_SQS=http://127.0.0.1:{port} AWS_REGION=us-east-1");
-        assert!(hint.contains(&format!("\n{line} ")), "{hint}");
-        drop(listener);
-        assert_eq!(beside(port), None);
     }
 }

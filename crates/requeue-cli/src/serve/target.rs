@@ -12,11 +12,13 @@ use requeue_lambda::Config;
 use tokio::time::Instant;
 
 use super::Arguments;
-use super::served::{ServedQueue, ServedSqs};
+use super::served::ServedSqs;
+use crate::Error;
 use crate::doctor::RECEIVES_OF_A_TARGET;
-use crate::local_function::{LineOutput, LocalFunction, LocalTarget, local_target};
+use crate::local_function::{LocalFunction, LocalTarget, local_target};
+use crate::local_sqs::ServedQueue;
 use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
-use crate::{Error, output, terminal};
+use crate::output::{self, LineOutput};
 
 #[derive(Clone)]
 pub(super) struct TargetProcessor {
@@ -33,7 +35,7 @@ impl TargetProcessor {
         arguments: &Arguments,
         events: Option<Events>,
     ) -> Result<Self, Error> {
-        requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(false));
+        requeue::init_logging_to(tracing::Level::WARN, || output::LogLines(false));
         let mut config = Config::load().await?;
         let settings = &mut config.settings;
         settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::Error;
 use crate::document::PolicyArgument;
+use crate::local_sqs::ServedQueue;
 use crate::output::{self, outln};
 use crate::progress::CommandProgress;
-use crate::serve::ServedQueue;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, decimal, span, thousands};

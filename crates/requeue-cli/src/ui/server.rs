@@ -26,7 +26,8 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::guard::{Admission, Guard};
-use crate::{Error, serve};
+use crate::Error;
+use crate::local_sqs::listen;
 
 /// The largest body of a request: a policy document has at most 4 KiB on Lambda, and a file more.
 pub(super) const MAX_BODY: usize = 256 * 1024;
@@ -60,7 +61,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn open(port: u16, option: &str) -> Result<Self, Error> {
-        let listener = serve::listen(port, option).await?;
+        let listener = listen(port, option).await?;
         let guard = Arc::new(Guard::new(listener.local_addr()?.port()));
         Ok(Self { listener, guard })
     }

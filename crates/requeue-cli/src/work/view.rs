@@ -13,11 +13,11 @@ use super::Started;
 use super::line::{Depth, Ending, Figures, InHand, LAST, WINDOW, on_page, rate, seconds};
 use super::trouble::{self, TroubleLog};
 use crate::observe::{Causes, Event, Events, Observer, Reader, ReceivingTrouble, message_line};
-use crate::output;
+use crate::output::{self, LogLines};
 use crate::progress::{CommandProgress, Growth, NOTICEABLE};
 use crate::stop::Stop;
 use crate::table::{counted, thousands};
-use crate::terminal::{self, LogLines};
+use crate::terminal;
 use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 
 const LOOK: Duration = Duration::from_millis(500);
@@ -184,7 +184,7 @@ impl View {
             let closed = self.closed(&pauses);
             if is_drawn {
                 if let Some(time) = closed {
-                    terminal::note(&format!("circuit closed after {}", seconds(time)));
+                    output::timed(&format!("circuit closed after {}", seconds(time)));
                 }
                 self.draw(started, &ending, &figures, &pauses);
             } else {

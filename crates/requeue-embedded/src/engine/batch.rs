@@ -5,8 +5,7 @@ use requeue_sqs::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 use super::error::SqsError;
 use super::message::{Draft, Sent};
 use super::{Engine, check, limits};
-use crate::exchange::REFUSED;
-use crate::fault::{EntryFault, EntryOutcome};
+use crate::fault::{EntryFault, EntryOutcome, REFUSED};
 
 pub(crate) enum Entry {
     Send(Draft),

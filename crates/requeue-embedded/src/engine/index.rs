@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use super::limits;
-use super::message::{Message, Sent, State};
+use super::message::{Key, Message, Sent, State};
 
 type ByTime = BTreeSet<(SystemTime, Key)>;
 
@@ -111,9 +111,6 @@ impl Index {
         }
     }
 }
-
-/// The place of a message in its queue: later messages have higher keys.
-pub(crate) type Key = u64;
 
 /// The groups of one queue. A group is *ready* when its first message is visible. Its messages up
 /// to the first one that is not visible can be received.

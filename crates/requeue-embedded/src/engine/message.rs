@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use requeue_sqs::{Attribute, message_bytes};
 
-use super::index::Key;
-
 pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;
+
+/// The place of a message in its queue: later messages have higher keys.
+pub(crate) type Key = u64;
 
 /// A message to be sent, not checked yet.
 #[derive(Clone, Debug, Default)]

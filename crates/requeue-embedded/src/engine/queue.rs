@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use super::check;
 use super::error::SqsError;
-use super::index::{Index, Key, Memory};
+use super::index::{Index, Memory};
 use super::limits;
-use super::message::{Arrivals, Draft, Message, Receipt, Received, Sent, State};
+use super::message::{Arrivals, Draft, Key, Message, Receipt, Received, Sent, State};
 use super::settings::Settings;
 
 /// The state of one queue, at the time of the last [`advance`](Self::advance).

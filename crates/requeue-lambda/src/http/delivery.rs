@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 
-use super::request_headers::{self, HeaderError};
+use super::header::{self, HeaderError};
 
 /// One message, as [`HttpTarget::deliver`](super::HttpTarget::deliver) sends it.
 ///
@@ -43,7 +43,6 @@ pub struct Delivery<'a> {
 
 impl<'a> Delivery<'a> {
     /// A message without retries, receives and times.
-    #[must_use]
     pub fn new(original_message_id: &'a str, body: impl Into<Bytes>) -> Self {
         Self {
             body: body.into(),
@@ -60,7 +59,7 @@ impl<'a> Delivery<'a> {
 
     /// Adds one more header, checked.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, value): (HeaderName, HeaderValue) = request_headers::parse(name, value)?;
+        let (name, value): (HeaderName, HeaderValue) = header::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
     }

@@ -24,7 +24,9 @@ mod connection;
 mod connector;
 mod delivery;
 mod frames;
+mod header;
 mod pool;
+mod proxy;
 mod request_headers;
 mod rules;
 pub(crate) mod scope;
@@ -38,16 +40,17 @@ mod watched;
 pub use certificate::{ClientCertificate, InvalidClientCertificate};
 use connection::{Connection, Received, Repeat, TimedOut};
 use connector::Connectors;
-pub use connector::{Connector, Proxy, TlsConnector};
+pub use connector::{Connector, TlsConnector};
 pub(crate) use connector::{tcp, tls};
 pub use delivery::Delivery;
+pub use header::HeaderError;
 use pool::Pool;
-pub use request_headers::HeaderError;
-pub use rules::TargetRules;
+pub use proxy::Proxy;
+pub use rules::{TargetRules, TargetUrlError};
 pub use settings::HttpSettings;
 pub use signature::{InvalidSigningSecret, SigningSecret};
 use url::Address;
-pub use url::{TargetUrl, TargetUrlError};
+pub use url::TargetUrl;
 
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
 /// It replaces a timeout that means "none", so that the sum with any instant is in range.
@@ -146,7 +149,6 @@ impl<C: Connector> HttpTarget<C> {
     }
 
     /// The URL.
-    #[must_use]
     pub fn url(&self) -> &TargetUrl {
         &self.url
     }

@@ -11,8 +11,6 @@ use std::task::{Context, Poll};
 use hyper_util::client::legacy::connect::dns::Name;
 use tower::Service;
 
-use super::TargetUrlError;
-
 /// The rules for a [`TargetUrl`](super::TargetUrl). By default it is `https`, or `http` to a
 /// loopback host, and its address is not link-local.
 ///
@@ -202,6 +200,65 @@ where
 #[derive(Debug, thiserror::Error)]
 #[error("host name resolves to {0}")]
 pub(super) struct RefusedAddress(&'static str);
+
+/// The reason for which a text is not a [`TargetUrl`](super::TargetUrl). It repeats no part of the text, which may
+/// hold a secret.
+///
+/// ```
+/// use requeue_lambda::{TargetUrl, TargetUrlError};
+/// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetUrlError {
+    /// The text is not a URL.
+    #[error("the target must be a valid URL, as in http://localhost:8080/orders")]
+    Malformed,
+    /// Scheme or host is missing.
+    #[error("the target URL needs a scheme and a host, as in http://localhost:8080/orders")]
+    Relative,
+    /// Neither `https` nor `http`.
+    #[error("the target URL must begin with https://")]
+    Scheme,
+    /// `http` to another machine.
+    #[error(
+        "the target URL must begin with https://, unless its host is a loopback address or http is \
+         allowed explicitly"
+    )]
+    Insecure,
+    /// A user or password before the host.
+    #[error("the target URL must not hold a user or password; send them as a header")]
+    Credentials,
+    /// A fragment, which HTTP does not send.
+    #[error("the target URL must not hold a fragment")]
+    Fragment,
+    /// The port is not a number between 1 and 65,535.
+    #[error("the port of the target URL must be a number between 1 and 65535")]
+    Port,
+    /// The host ends in a number and is not an IP address in its usual form.
+    #[error("the host of the target URL must be a name, or an IP address as it is usually written")]
+    Address,
+    /// A link-local address, or an address of AWS's services on an instance, in any form.
+    #[error(
+        "the target URL must not name a link-local address, where credentials are served, unless \
+         that is allowed explicitly"
+    )]
+    LinkLocal,
+    /// Lambda's own Runtime API.
+    #[error("the target URL must not name Lambda's Runtime API, unless that is allowed explicitly")]
+    RuntimeApi,
+}
+
+impl TargetUrlError {
+    /// The setting that allows such a target, if there is one.
+    pub fn allowed_by(&self) -> Option<&'static str> {
+        match self {
+            Self::Insecure => Some("REQUEUE_ALLOW_HTTP"),
+            Self::LinkLocal | Self::RuntimeApi => Some("REQUEUE_ALLOW_LINK_LOCAL"),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

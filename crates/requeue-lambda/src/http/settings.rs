@@ -7,7 +7,7 @@ use ::http::{HeaderName, HeaderValue, Method};
 use requeue::Clock;
 use requeue::policy::MessageKey;
 
-use super::request_headers::{self, HeaderError};
+use super::header::{self, HeaderError};
 use super::{ClientCertificate, Proxy, SigningSecret};
 
 /// Default for the whole delivery, from connecting to the end of the response.
@@ -97,7 +97,7 @@ impl HttpSettings {
     /// A header to send with every message. Its value counts as a secret and is never printed.
     /// Headers that Requeue or HTTP itself sets are refused, `User-Agent` excepted.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, value) = request_headers::parse(name, value)?;
+        let (name, value) = header::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
     }
@@ -107,14 +107,14 @@ impl HttpSettings {
     /// message is non-retryable if the attribute does not fit into a header (it is binary, or has a
     /// control character).
     pub fn attribute_header(mut self, attribute: &str, header: &str) -> Result<Self, HeaderError> {
-        self.attribute_headers.push((attribute.to_owned(), request_headers::parse_name(header)?));
+        self.attribute_headers.push((attribute.to_owned(), header::parse_name(header)?));
         Ok(self)
     }
 
     /// The `Content-Type` of messages without one. Default: `application/json` if the body begins
     /// like a JSON object or array, else `text/plain; charset=utf-8`.
     pub fn content_type(self, content_type: &str) -> Result<Self, HeaderError> {
-        let content_type = Some(request_headers::content_type(content_type)?);
+        let content_type = Some(header::content_type(content_type)?);
         Ok(Self { content_type, ..self })
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use ::http::HeaderValue;
 use ::http::uri::{PathAndQuery, Scheme, Uri};
 
-use super::rules::{TargetRules, literal};
+use super::rules::{TargetRules, TargetUrlError, literal};
 
 /// The URL of a target: `https`, or `http` to this machine, and not a link-local address.
 ///
@@ -68,7 +68,6 @@ impl TargetUrl {
     }
 
     /// With its path, for the person at a terminal who chose it, and without its query.
-    #[must_use]
     pub fn with_path(&self) -> String {
         let (scheme, authority) = self.origin();
         let query = self.uri.query().map_or("", |_| "?…");
@@ -81,19 +80,16 @@ impl TargetUrl {
     }
 
     /// The host, without the port.
-    #[must_use]
     pub fn host(&self) -> &str {
         self.uri.host().unwrap_or_default()
     }
 
     /// The port, or the default port of the scheme.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
     /// Whether messages travel encrypted.
-    #[must_use]
     pub fn is_https(&self) -> bool {
         self.uri.scheme() == Some(&Scheme::HTTPS)
     }
@@ -147,66 +143,6 @@ impl fmt::Display for TargetUrl {
 impl fmt::Debug for TargetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TargetUrl({self})")
-    }
-}
-
-/// The reason for which a text is not a [`TargetUrl`]. It repeats no part of the text, which may
-/// hold a secret.
-///
-/// ```
-/// use requeue_lambda::{TargetUrl, TargetUrlError};
-/// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TargetUrlError {
-    /// The text is not a URL.
-    #[error("the target must be a valid URL, as in http://localhost:8080/orders")]
-    Malformed,
-    /// Scheme or host is missing.
-    #[error("the target URL needs a scheme and a host, as in http://localhost:8080/orders")]
-    Relative,
-    /// Neither `https` nor `http`.
-    #[error("the target URL must begin with https://")]
-    Scheme,
-    /// `http` to another machine.
-    #[error(
-        "the target URL must begin with https://, unless its host is a loopback address or http is \
-         allowed explicitly"
-    )]
-    Insecure,
-    /// A user or password before the host.
-    #[error("the target URL must not hold a user or password; send them as a header")]
-    Credentials,
-    /// A fragment, which HTTP does not send.
-    #[error("the target URL must not hold a fragment")]
-    Fragment,
-    /// The port is not a number between 1 and 65,535.
-    #[error("the port of the target URL must be a number between 1 and 65535")]
-    Port,
-    /// The host ends in a number and is not an IP address in its usual form.
-    #[error("the host of the target URL must be a name, or an IP address as it is usually written")]
-    Address,
-    /// A link-local address, or an address of AWS's services on an instance, in any form.
-    #[error(
-        "the target URL must not name a link-local address, where credentials are served, unless \
-         that is allowed explicitly"
-    )]
-    LinkLocal,
-    /// Lambda's own Runtime API.
-    #[error("the target URL must not name Lambda's Runtime API, unless that is allowed explicitly")]
-    RuntimeApi,
-}
-
-impl TargetUrlError {
-    /// The setting that allows such a target, if there is one.
-    #[must_use]
-    pub fn allowed_by(&self) -> Option<&'static str> {
-        match self {
-            Self::Insecure => Some("REQUEUE_ALLOW_HTTP"),
-            Self::LinkLocal | Self::RuntimeApi => Some("REQUEUE_ALLOW_LINK_LOCAL"),
-            _ => None,
-        }
     }
 }
 

@@ -6,8 +6,7 @@ use requeue::{Limits, Wrap};
 use serde_json::Value;
 
 use super::super::arn::function_name;
-use super::queue::lengthen;
-use super::{Checked, Context, Level, Remedy, Skip, at, consumers, danger, ok, remedy, warning};
+use super::{Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy, warning};
 use crate::table::{messages, span, thousands};
 
 /// Requeue's own fields, and that of an envelope. Source: `docs/reference/wire-format.md`.

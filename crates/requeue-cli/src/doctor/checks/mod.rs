@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use requeue::queue::{MAX_VISIBILITY, QueueArn};
+
 use super::diagnosis::{
-    Check, Checked, Context, Diagnosis, Finding, Level, Skip, at, danger, not_checked, ok, warning,
+    Check, Checked, Context, Diagnosis, Finding, Level, Remedy, Skip, at, danger, not_checked, ok, warning,
 };
-use super::facts::{Deployment, Mapping, Reached};
-use super::remedy::{self, Remedy};
+use super::facts::{Deployment, Function, Mapping, QueuePath, Reached};
+use super::remedy;
 use crate::table::span;
 
 mod alarms;
@@ -98,6 +100,27 @@ fn consumers<'d>(
         })
         .unzip();
     Ok((!functions.is_empty()).then_some((functions, disable)))
+}
+
+fn recommended(timeout: Duration, mapping: &Mapping) -> Duration {
+    (timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY)
+}
+
+fn set_visibility(queue: &QueueArn, visibility: Duration) -> String {
+    remedy::queue_attribute(queue, "VisibilityTimeout", visibility.as_secs())
+}
+
+/// Gives the function a longer timeout. Lambda refuses one above the visibility timeout of a queue.
+fn lengthen(context: &Context<'_>, function: &Function, timeout: Duration) -> Remedy {
+    let set = |path: &QueuePath| {
+        let visibility = recommended(timeout, path.mapping.as_ref()?);
+        let is_short = path.source.known()?.visibility < visibility;
+        is_short.then(|| set_visibility(&path.source.arn, visibility))
+    };
+    let options = format!("--timeout {}", timeout.as_secs());
+    let update = remedy::configuration(context, function, &options);
+    let first = context.deployment.paths.iter().filter_map(set);
+    Remedy::of(first.chain(update.lines().map(str::to_owned)))
 }
 
 /// Rows of the table: an id, the check, and the reason for it, as the output shows it.

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY, QueueArn};
+use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::facts::{Function, Mapping, QueuePath, RedriveSettings};
+use super::super::facts::RedriveSettings;
 use super::dead_letters::set_direct;
 use super::{
     ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
-    MOST_RECEIVES, Remedy, Skip, TIMEOUTS, all, at, danger, days, mapping, ok, remedy, target,
-    warning,
+    MOST_RECEIVES, Skip, TIMEOUTS, all, at, danger, days, mapping, ok, recommended, remedy,
+    set_visibility, target, warning,
 };
 use crate::document::retries;
 use crate::table::{span, thousands};
@@ -54,28 +54,7 @@ pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
     let longer =
         [mapping::longer(context), target::longer(context)].into_iter().flatten().flatten();
     let timeout = longer.max().unwrap_or_default().max(function.timeout);
-    at(level, found, [set_visibility(arn, self::recommended(timeout, mapping))])
-}
-
-fn recommended(timeout: Duration, mapping: &Mapping) -> Duration {
-    (timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY)
-}
-
-fn set_visibility(queue: &QueueArn, visibility: Duration) -> String {
-    remedy::queue_attribute(queue, "VisibilityTimeout", visibility.as_secs())
-}
-
-/// Gives the function a longer timeout. Lambda refuses one above the visibility timeout of a queue.
-pub(super) fn lengthen(context: &Context<'_>, function: &Function, timeout: Duration) -> Remedy {
-    let set = |path: &QueuePath| {
-        let visibility = recommended(timeout, path.mapping.as_ref()?);
-        let is_short = path.source.known()?.visibility < visibility;
-        is_short.then(|| set_visibility(&path.source.arn, visibility))
-    };
-    let options = format!("--timeout {}", timeout.as_secs());
-    let update = remedy::configuration(context, function, &options);
-    let first = context.deployment.paths.iter().filter_map(set);
-    Remedy::of(first.chain(update.lines().map(str::to_owned)))
+    at(level, found, [set_visibility(arn, super::recommended(timeout, mapping))])
 }
 
 /// A worker extends the visibility timeout of its messages, unless the timeout is 0.

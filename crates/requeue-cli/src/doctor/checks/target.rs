@@ -6,8 +6,7 @@ use super::super::arn::function_name;
 use super::super::facts::{InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
-use super::queue::lengthen;
-use super::{Checked, Context, LOWER, Level, Remedy, Skip, at, danger, ok, remedy, warning};
+use super::{Checked, Context, LOWER, Level, Remedy, Skip, at, danger, lengthen, ok, remedy, warning};
 use crate::table::span;
 
 /// The actions of the function on its target. Without the second it does not know its timeout.

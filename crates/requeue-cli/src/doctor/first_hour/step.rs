@@ -8,8 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::checks::REQUEUE;
-use super::super::diagnosis::Level;
-use super::super::remedy::Remedy;
+use super::super::diagnosis::{Level, Remedy};
 use super::plan::{MESSAGES, Plan, RETRY_AFTER, Target, TestMessage};
 use crate::table::span;
 
