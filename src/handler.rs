@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::TryFutureExt;
 
 use crate::failure::Failure;
-use crate::gate::Scope;
+use crate::scope::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
 

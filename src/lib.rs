@@ -133,6 +133,7 @@ mod handler;
 pub mod classify;
 mod failure;
 mod result_ext;
+mod scope;
 pub mod policy;
 mod limit;
 mod shared_table;
@@ -176,7 +177,7 @@ pub use disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,
 };
 pub use failure::{DetailText, Evidence, Failure, FailureClass};
-pub use gate::Scope;
+pub use scope::Scope;
 #[doc(hidden)]
 pub use handler::DynBulk;
 pub use handler::{

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::disposition::Deferral;
+use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 use crate::report::{Outcome, Report};
+use crate::scope::Scope;
 
 /// An event in the work on messages. None of them has a body, an attribute or a receipt handle.
 ///
@@ -43,17 +45,37 @@ pub enum Event<'a> {
     },
     /// A circuit opened: its messages are deferred, and a few of them probe.
     CircuitOpened {
+        /// Its messages.
+        scope: Scope,
         /// Whether it is the circuit of all execution environments.
         is_shared: bool,
         /// `false` in the mode `report`, which handles every message.
         is_enforced: bool,
         /// The text of the failure that opened it, as in `status 503`.
         cause: &'a str,
+        /// The time from which messages probe.
+        until: SystemTime,
     },
-    /// A circuit closed.
+    /// A circuit closed, since a probe got a response.
     CircuitClosed {
+        /// Its messages.
+        scope: Scope,
         /// Whether it is the circuit of all execution environments.
         is_shared: bool,
+    },
+    /// A pause began, since a failure named a delay: its messages are deferred. The execution
+    /// environment tells it whose call began it. Not in the mode `report`, nor of a pause by an operator.
+    Paused {
+        /// Its messages.
+        scope: Scope,
+        /// Whether it is a pause of all execution environments.
+        is_shared: bool,
+        /// The class of the failure: a rate limit or a quota.
+        class: FailureClass,
+        /// The text of the failure, as in `status 429`.
+        cause: &'a str,
+        /// The time from which messages probe.
+        until: SystemTime,
     },
     /// The shared table throttles. The messages that need it are deferred.
     TableThrottled,

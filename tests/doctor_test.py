@@ -794,7 +794,7 @@ class StatusOnBoth(unittest.TestCase):
             account.sent("standing", "Requeued")
             group, now = "/aws/lambda/standing", int(time.time() * 1000)
             failed = {"messageId": "m", "disposition": "requeue", "class": "temporary", "detail": "status 503"}
-            opened = {"message": "circuit opened: messages wait, and a few of them probe", "cause": "status 503"}
+            opened = {"event": "circuit-opened", "cause": "status 503"}
             lines = ["START RequestId: 1", json.dumps({"fields": failed}), json.dumps({"fields": opened})]
             account.logs.create_log_stream(logGroupName=group, logStreamName="one")
             account.logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=[{"timestamp": now, "message": line} for line in lines])

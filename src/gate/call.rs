@@ -1,50 +1,11 @@
-//! A call of the downstream service: its scope, its message, and its evidence about the service.
+//! A call of the downstream service: its message, and its evidence about the service.
 
-use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
-
-use sha2::{Digest, Sha256};
 
 use crate::delivery::Delivery;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::policy::MessageKey;
-
-/// The messages that call the same downstream service. A pause or an open circuit defers only
-/// messages of its own scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scope(pub(super) Option<[u8; 32]>);
-
-impl Scope {
-    /// The scope of a key such as a host or a tenant; only its SHA-256 is kept. The default is the
-    /// scope of all messages without a key. If a [`Worker`](crate::Worker) has met only that scope,
-    /// it expects that scope of the next messages too.
-    #[must_use]
-    pub fn of(key: impl AsRef<[u8]>) -> Self {
-        Self(Some(Sha256::digest(key).into()))
-    }
-
-    /// The scope of one value of a key within this scope, by the name of the value.
-    pub(crate) fn of_key(&self, key: &MessageKey, name: &str) -> Self {
-        // A key has no line break, and all hashes have the same length.
-        Self::of([self.bytes(), format!("{key}\n{name}").as_bytes()].concat())
-    }
-
-    /// Its part of the key of a shared item, the same in each process.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], |hash| hash)
-    }
-}
-
-/// The first eight digits of the key's SHA-256, since the key itself may be secret; `-` for the scope
-/// of messages without a key.
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(hash) = &self.0 else { return f.write_str("-") };
-        hash[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 fn hash(key: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -107,14 +68,18 @@ pub(crate) enum Reply {
 pub(crate) enum Change {
     Opened,
     Closed,
-    OpenedForAll,
-    ClosedForAll,
+    /// A pause began, which also closed the circuit if that was open.
+    Paused {
+        was_open: bool,
+    },
 }
 
 /// The effect of a call's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) change: Option<Change>,
+    /// The time until messages of the scope may probe.
+    pub(crate) rest: Duration,
     /// The least wait of the message, if the service serves no message. In that case its failure is
     /// no evidence about the message, and uses no retry.
     pub(crate) least_wait: Option<Duration>,

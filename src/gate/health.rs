@@ -4,8 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::Caller;
-use super::pause::Pause;
-use super::pause::Recovery;
+use super::pause::{Pause, Recovery};
 use crate::disposition::Deferral;
 use crate::limit::epoch_nanos;
 use crate::policy::CircuitBreaker;

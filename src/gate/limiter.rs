@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use super::call::Scope;
 use crate::limit::{LimitState, epoch_nanos, nanos};
 use crate::lock::lock;
+use crate::scope::Scope;
 
 /// The most scopes with a limit of their own. Further scopes share one limit.
 const MAX_SCOPES: usize = 10_000;

@@ -19,7 +19,6 @@ mod call;
 #[cfg(test)]
 mod tests;
 
-pub use call::Scope;
 pub(crate) use call::{Caller, Change, NotPermitted, Noted, Reply, is_refused};
 pub(crate) use limiter::Limiter;
 pub(crate) use pause::Recovery;

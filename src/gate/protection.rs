@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use super::call::{Caller, Change, NotPermitted, Noted, Reply, Scope};
+use super::call::{Caller, Change, NotPermitted, Noted, Reply};
 use super::health::Health;
-use super::pause::Pause;
-use super::pause::Recovery;
+use super::pause::{Pause, Recovery};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
+use crate::scope::Scope;
 
 /// The most scopes that are remembered after a failure. Further scopes are not protected.
 const MAX_SCOPES: usize = 10_000;
@@ -166,15 +166,18 @@ impl Protection {
         }
         let mut scopes = self.scopes();
         let change = self.change(&mut scopes, permit, reply, now);
-        let health = scopes.get_mut(&permit.scope).zip(self.circuit_breaker.as_ref());
+        let mut health = scopes.get_mut(&permit.scope);
+        let pause = health.as_mut().and_then(|health| health.pause.as_mut());
+        let rest = pause.map_or(Duration::ZERO, |pause| pause.rest(now));
         let least_wait = health
+            .zip(self.circuit_breaker.as_ref())
             .filter(|_| reply.speaks_of_service())
             .filter(|(health, breaker)| self.serves_nobody(health, breaker, permit))
             .map(|(health, breaker)| match reply {
                 Reply::Unavailable => health.least_wait(breaker, now),
                 _ => Duration::ZERO,
             });
-        Noted { change, least_wait }
+        Noted { change, rest, least_wait }
     }
 
     fn change(
@@ -193,14 +196,16 @@ impl Protection {
                 let health = health_of(scopes, permit.scope, now)?;
                 health.serve(false);
                 let length = delay.min(longest);
-                let replaces =
-                    is_free || health.pause.as_mut().is_none_or(|other| other.rest(now) < length);
-                if !replaces {
+                let rest = health.pause.as_mut().map(|other| other.rest(now));
+                let replaces = |length| is_free || rest.is_none_or(|rest| rest < length);
+                if !replaces(length) {
                     return None;
                 }
                 health.answer(epoch_nanos(now).saturating_add(nanos(length)));
                 health.pause = Some(Pause::asked_for(self.number(), now, length));
-                mem::take(&mut health.has_opened).then_some(Change::Closed)
+                let was_open = mem::take(&mut health.has_opened);
+                // Calls that were made together ask for about the same pause.
+                (was_open || replaces(length / 10 * 9)).then_some(Change::Paused { was_open })
             }
             (Reply::Alive | Reply::Refused | Reply::Paused(_), _) if is_free || is_despite => {
                 let is_served = reply == Reply::Alive || self.circuit_breaker.is_none();
@@ -308,7 +313,7 @@ fn health_of(
 /// The permission to call. It is returned with the result of the call.
 pub(crate) struct Permit {
     protection: Arc<Protection>,
-    scope: Scope,
+    pub(crate) scope: Scope,
     caller: Caller,
     kind: PermitKind,
 }

@@ -15,8 +15,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, NotPermitted};
-use super::pause::{Permits, first_length, next_length};
-use super::pause::{Recovery, SKEW};
+use super::pause::{Permits, Recovery, SKEW, first_length, next_length};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::CircuitBreaker;

@@ -12,6 +12,7 @@ use crate::disposition::{Disposition, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
 use crate::queue::Record;
+use crate::scope::Scope;
 use crate::sender::{Senders, TrustedSenders};
 use crate::settings::DeadLetterMode;
 
@@ -75,14 +76,22 @@ impl Steps for Arc<Protection> {
 fn a_pause_lasts_as_long_as_it_was_asked_for_and_no_longer_than_allowed() {
     for (named, lasts) in [(1, 1), (59, 59), (60, 60), (61, 60), (21_600, 60), (u64::MAX, 60)] {
         let protection = protection();
-        assert_eq!(
-            protection.call(0, Reply::Paused(secs(named))),
-            None,
-            "a pause closes no circuit"
-        );
+        let change = protection.call(0, Reply::Paused(secs(named)));
+        assert_eq!(change, Some(Change::Paused { was_open: false }));
         assert_eq!(protection.refused(0), paused(Paused, lasts), "{named}");
         assert_eq!(protection.refused(lasts - 1), paused(Paused, 1), "{named}");
         drop(protection.enter(lasts));
+    }
+}
+
+#[test]
+fn calls_that_were_made_together_begin_one_pause() {
+    let protection = protection();
+    let calls = [(0, 30, true), (1, 30, false), (4, 20, false), (4, 59, true)];
+    for ((now, length, is_new), permit) in calls.map(|call| (call, protection.enter(0))) {
+        let Noted { change, rest, .. } = permit.give_back(Reply::Paused(secs(length)), at(now));
+        assert_eq!(change, is_new.then_some(Change::Paused { was_open: false }), "{now} {length}");
+        assert_eq!(rest, secs(length.max(if now == 4 { 27 } else { 0 })), "{now} {length}");
     }
 }
 
@@ -434,7 +443,8 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
         let probe = protection.enter(1);
         let (permit, now) = if early { (before, 0) } else { (probe, 1) };
         let change = permit.give_back(Reply::Paused(secs(pause)), at(now)).change;
-        assert_eq!(change, changed.then_some(Change::Closed), "{early} {pause}");
+        let paused = Change::Paused { was_open: true };
+        assert_eq!(change, changed.then_some(paused), "{early} {pause}");
         let why = protection.admit(ALL, somebody(), at(now)).err().map(|paused| paused.why);
         assert_eq!(why, Some(if changed { Paused } else { CircuitOpen }), "{early} {pause}");
     }

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 
 use super::Handler;
 use crate::failure::Failure;
-use crate::gate::Scope;
+use crate::scope::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
 

@@ -81,7 +81,7 @@ pub fn init_logging_in_lambda() {
 #[doc(hidden)]
 pub fn log_start_error(error: &dyn fmt::Display) {
     init_logging_in_lambda();
-    tracing::error!(%error, "the function cannot start");
+    tracing::error!(event = "cannot-start", %error, "the function cannot start");
 }
 
 /// As [`run`], with settings that have been read already.

@@ -71,7 +71,7 @@ async fn attempt<H: Handler<T>, T: Body>(
     let turn = &slot.later_turn().unwrap_or(*turn);
     let reply = result.reply(attempts.deadlines.gives_its_time(turn));
     let ended = result.end_of_event();
-    let least_wait = slot.note(reply, result.cause(), attempts.now());
+    let least_wait = slot.note(reply, result.failure(), attempts.now());
     let mut decision = attempts.decide(delivery, turn, result, least_wait);
     decision.joined_call = tried.joined;
     let taken = mem::take(&mut tried.taken);

@@ -16,11 +16,11 @@ use super::turn::{Handled, Uncalled};
 use crate::delivery::Delivery;
 use crate::disposition::Strategy;
 use crate::failure::Failure;
-use crate::gate::Scope;
 use crate::lock::lock;
 use crate::message::Message;
 use crate::policy::{self, RetryPolicy};
 use crate::queue::QueueArn;
+use crate::scope::Scope;
 
 /// The longest time between the first message of a call and its beginning.
 const LONGEST_GATHERING: Duration = Duration::from_millis(100);

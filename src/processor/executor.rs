@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::turn::{Attempts, Deadlines, Handled, Turn};
+use super::turn::{Attempts, Deadlines, Turn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::Permit;
@@ -251,10 +251,10 @@ impl Shared {
             let had_its_time =
                 end == Some(End::TimeOut) && self.attempts.deadlines.gives_its_time(&turn);
             let (decision, reply) = self.attempts.abandoned(&delivery, &turn, had_its_time);
-            let noted = permit.map(|permit| permit.give_back(reply, decision.at));
+            if let Some(permit) = permit {
+                self.attempts.give_back(permit, reply, decision.at, None);
+            }
             self.post(lock(&self.state), decision);
-            let change = noted.and_then(|noted| noted.change);
-            self.attempts.announce(change, Handled::Abandoned.cause());
         }
         count
     }

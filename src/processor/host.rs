@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use super::turn::{Deadlines, Stop};
 use super::{BatchProcessor, groups};
 use crate::delivery::Delivery;
-use crate::gate::{NotPermitted, Scope, Standstill};
+use crate::gate::{NotPermitted, Standstill};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::observer::Event;
 use crate::queue::{Queue, QueueArn, Record};
 use crate::report::Report;
+use crate::scope::Scope;
 use crate::settings::Mode;
 use crate::settle::{Deleted, Settled};
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::sync;
 use tokio::time::{Instant, sleep};
 
-use crate::gate::Scope;
 use crate::lock::lock;
 use crate::policy::RateLimit;
+use crate::scope::Scope;
 
 /// The most scopes with a gate of their own. Further scopes share one gate.
 const MAX_SCOPES: usize = 10_000;

@@ -10,9 +10,10 @@ use tracing::Span;
 use super::inner::Inner;
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Change, Reply};
+use crate::gate::{Change, Noted, Permit, Reply};
 use crate::limit::StartTag;
 use crate::observer::Event;
+use crate::scope::Scope;
 use crate::settings::{Limits, Mode};
 use crate::settle::Window;
 
@@ -91,11 +92,10 @@ impl Handled {
         }
     }
 
-    pub(super) fn cause(&self) -> &str {
+    pub(super) fn failure(&self) -> Option<&Failure> {
         match self {
-            Self::Failed(failure) | Self::Unclear { failure, .. } => failure.detail(),
-            Self::Abandoned => "the handler blocks its thread",
-            Self::Done | Self::Interrupted | Self::Uncalled(_) => "",
+            Self::Failed(failure) | Self::Unclear { failure, .. } => Some(failure),
+            Self::Done | Self::Interrupted | Self::Abandoned | Self::Uncalled(_) => None,
         }
     }
 
@@ -142,19 +142,47 @@ impl Attempts {
         self.inner.clock.now()
     }
 
-    /// Reports a change that an attempt made for other messages.
-    pub(super) fn announce(&self, change: Option<Change>, cause: &str) {
+    /// Gives back the permission of a call, and tells the change that it made. Returns the least wait of a
+    /// message that is not the cause of its failure.
+    pub(super) fn give_back(
+        &self,
+        permit: Permit,
+        reply: Reply,
+        at: SystemTime,
+        failure: Option<&Failure>,
+    ) -> Option<Duration> {
+        let scope = permit.scope;
+        let Noted { change, rest, least_wait } = permit.give_back(reply, at);
+        self.announce(change, (scope, at + rest), false, failure);
+        least_wait
+    }
+
+    /// Tells the change that an attempt made for the messages of a scope, and the end of its pause.
+    pub(super) fn announce(
+        &self,
+        change: Option<Change>,
+        (scope, until): (Scope, SystemTime),
+        is_shared: bool,
+        failure: Option<&Failure>,
+    ) {
         let is_enforced = self.inner.mode == Mode::Requeue;
-        let event = match change {
-            None => return,
-            Some(Change::Opened) => Event::CircuitOpened { is_shared: false, is_enforced, cause },
-            Some(Change::OpenedForAll) => {
-                Event::CircuitOpened { is_shared: true, is_enforced: true, cause }
+        let cause = failure.map_or("the handler blocks its thread", Failure::detail);
+        let tell = |event| self.invocation.in_scope(|| self.inner.observers.tell(&event));
+        match change {
+            None => {}
+            Some(Change::Opened) => {
+                tell(Event::CircuitOpened { scope, is_shared, is_enforced, cause, until });
             }
-            Some(Change::Closed) => Event::CircuitClosed { is_shared: false },
-            Some(Change::ClosedForAll) => Event::CircuitClosed { is_shared: true },
-        };
-        self.invocation.in_scope(|| self.inner.observers.tell(&event));
+            Some(Change::Closed) => tell(Event::CircuitClosed { scope, is_shared }),
+            Some(Change::Paused { was_open }) => {
+                if was_open {
+                    tell(Event::CircuitClosed { scope, is_shared });
+                }
+                if let (true, Some(class)) = (is_enforced, failure.map(Failure::class)) {
+                    tell(Event::Paused { scope, is_shared, class, cause, until });
+                }
+            }
+        }
     }
 
     /// Whether the host shuts down, so that no handler starts and no request to the table begins.

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use super::{expires, item_key, scope_key};
 use crate::clock::Clock;
-use crate::gate::{Scope, SharedHealth};
+use crate::gate::SharedHealth;
+use crate::scope::Scope;
 use crate::limit::{
     LimitState, LimitStatus, OverrideChange, PausedKey, Tenant, epoch_nanos, from_epoch_nanos,
 };

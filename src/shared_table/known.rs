@@ -12,11 +12,13 @@ use crate::gate::{Caller, ProbeLock, Results, SharedHealth};
 use crate::limit::{Admission, Demand, KnownLimit, LimitState, epoch_nanos};
 use crate::lock::lock;
 use crate::policy::RateLimit;
+use crate::scope::Scope;
 use crate::table::{Field, Item, Key};
 
 /// The state of a scope as this execution environment last saw it.
 #[derive(Debug)]
 pub(super) struct SharedScope {
+    pub(super) scope: Scope,
     pub(super) key: Key,
     pub(super) seen: Mutex<Known>,
     /// Locked during a request, so that messages that ask together send one request.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::aws;
 use crate::clock::{Clock, epoch_millis};
-use crate::gate::Scope;
+use crate::scope::Scope;
 use crate::lock::lock;
 use crate::observer::{Event, Observers};
 use crate::settings::SharedTable;

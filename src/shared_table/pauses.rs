@@ -5,17 +5,18 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::known::{SharedScope, Ticket};
 use super::{TableClient, expires};
-use crate::gate::{Caller, Change, NotPermitted, PauseStanding, Reply, Scope, SharedHealth};
+use crate::gate::{Caller, Change, NotPermitted, PauseStanding, Reply, SharedHealth};
 use crate::limit::LONGEST_LINE;
 use crate::lock::lock;
 use crate::policy::{CircuitBreaker, RetryPolicy};
+use crate::scope::Scope;
 use crate::table::{Field, TableError, Update};
 
 /// The most scopes whose state is cached. The table has the state, so the cache may lose it.
@@ -176,6 +177,11 @@ impl SharedPauses {
         true
     }
 
+    /// The scope of a ticket, and the end of its pause as last seen.
+    pub(crate) fn pause(&self, ticket: &Ticket) -> (Scope, SystemTime) {
+        (ticket.state.scope, ticket.state.paused_until(self.client.now()))
+    }
+
     pub(crate) async fn tell(&self, ticket: &Ticket, reply: Reply) -> Option<Change> {
         let state = &*ticket.state;
         let breaker = self.circuit_breaker.as_ref();
@@ -193,7 +199,7 @@ impl SharedPauses {
                     |health: &SharedHealth| health.pause(ticket.lock, length, self.client.now());
                 let was_open = state.seen().health.is_open();
                 let is_paused = self.end_probe(state, ticket, pause).await;
-                (is_paused && was_open).then_some(Change::ClosedForAll)
+                is_paused.then_some(Change::Paused { was_open })
             }
             (Reply::Unavailable | Reply::Down, _, Some(breaker)) => {
                 let Some(lock) = ticket.lock else {
@@ -215,7 +221,7 @@ impl SharedPauses {
                     let was_open = state.seen().health.is_open();
                     let close = |health: &SharedHealth| Some(health.close(self.client.now()));
                     let is_closed = self.end_probe(state, ticket, close).await;
-                    return (is_closed && was_open).then_some(Change::ClosedForAll);
+                    return (is_closed && was_open).then_some(Change::Closed);
                 }
                 let now = self.client.now();
                 if !state.seen().answer(ticket, now) {
@@ -280,7 +286,7 @@ impl SharedPauses {
             }
             match self.change(state, &health.open(breaker, now)).await {
                 Ok(None) => {}
-                Ok(Some(_)) => return Some(Change::OpenedForAll),
+                Ok(Some(_)) => return Some(Change::Opened),
                 Err(_) => return None,
             }
         }
@@ -324,6 +330,7 @@ impl SharedPauses {
         }
         let state = scopes.entry(scope).or_insert_with(|| {
             Arc::new(SharedScope {
+                scope,
                 key: self.client.scope_key(&self.queue, scope),
                 seen: Mutex::default(),
                 asking: AsyncMutex::default(),

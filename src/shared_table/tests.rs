@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::disposition::Deferral;
-use crate::gate::Scope;
+use crate::scope::Scope;
 use crate::limit::{Admission, Ask, Demand};
 use crate::policy::{RateLimit, RetryPolicy};
 use crate::table::MemoryTable;

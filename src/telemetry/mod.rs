@@ -2,8 +2,9 @@
 //! report alone.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
 use requeue_sqs::printable;
 use tracing::{Level, Span, error, event, field, info, info_span, warn};
 
@@ -39,22 +40,30 @@ impl Observer for LogLines {
             Event::Settled(outcome) if outcome.simply_completed() => {}
             Event::Settled(outcome) => log_message(outcome),
             Event::BatchSettled { report, untold, .. } => log_batch(report, untold),
-            Event::CircuitOpened { is_enforced: false, cause, .. } => warn!(
+            Event::CircuitOpened { is_enforced: false, scope, cause, .. } => warn!(
+                %scope,
                 cause,
                 "circuit would open: REQUEUE_MODE is report, so every message is still handled"
             ),
-            Event::CircuitOpened { is_shared: false, cause, .. } => {
-                warn!(cause, "circuit opened: messages wait, and a few of them probe");
-            }
-            Event::CircuitOpened { is_shared: true, cause, .. } => warn!(
+            Event::CircuitOpened { scope, is_shared, cause, until, .. } => warn!(
+                event = "circuit-opened",
+                %scope,
+                isShared = is_shared,
                 cause,
-                "circuit of all execution environments opened: messages wait, and one at a time \
-                 probes"
+                until = %rfc3339(until),
+                "circuit opened: messages wait, and a few of them probe"
             ),
-            Event::CircuitClosed { is_shared: false } => info!("circuit closed"),
-            Event::CircuitClosed { is_shared: true } => {
-                info!("circuit of all execution environments closed");
+            Event::CircuitClosed { scope, is_shared } => {
+                info!(event = "circuit-closed", %scope, isShared = is_shared, "circuit closed");
             }
+            Event::Paused { scope, is_shared, class, cause, until } => info!(
+                %scope,
+                isShared = is_shared,
+                class = class.as_str(),
+                cause,
+                until = %rfc3339(until),
+                "paused: a failure named a delay, so messages wait"
+            ),
             Event::TableThrottled => warn!(
                 "the table of REQUEUE_TABLE is throttled: its messages are deferred, and use no retry"
             ),
@@ -140,6 +149,10 @@ fn log_batch(report: &Report, untold: usize) {
         elapsedMs = millis(report.elapsed),
         "batch"
     );
+}
+
+fn rfc3339(time: SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or(Timestamp::MAX)
 }
 
 /// Whether a batch had time, and none of its handlers could start.

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
-use crate::gate::Scope;
 use crate::processor::Deletes;
 use crate::queue::MAX_BATCH_ENTRIES;
 use crate::report::{Outcome, Settlement};
+use crate::scope::Scope;
 use crate::settings::Mode;
 
 /// The settings of a worker besides the [`Settings`](crate::Settings) of its processor.

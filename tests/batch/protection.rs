@@ -141,7 +141,15 @@ async fn the_limit_of_one_tenant_does_not_delay_another() {
         Scope::of((body["n"].as_u64().unwrap() % 2).to_string())
     });
     let processor = world.processor(script.clone());
+    let log = Log::default();
+    let _listening = log.listen();
     let report = world.report(&processor, &world.receive().await).await;
+    let text = log.text();
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("paused: ")).collect();
+    let fields =
+        [format!("scope={}", Scope::of("0")), r#"class="rate-limit""#.into(), "until=".into()];
+    assert!(fields.iter().all(|field| told[0].contains(field)), "{told:?}");
+    assert_eq!(told.len(), 1, "once for all calls that ask for it");
     let (limited, others): (Vec<&Seen>, Vec<&Seen>) =
         script.calls().leak().iter().partition(|seen| tenant(seen.n()) == 0);
     assert_eq!(others.len(), 10, "each of them is called");
@@ -166,7 +174,9 @@ async fn a_callee_that_is_down_is_hardly_asked() {
         assert_eq!(log.text().matches(line).count(), 1, "{line}");
     }
     let opened = log.text().lines().find(|line| line.contains("circuit opened")).map(str::to_owned);
-    assert!(opened.as_ref().is_some_and(|line| line.contains("down")), "{opened:?}");
+    let fields = [r#"event="circuit-opened""#, "scope=-", "down", "until="];
+    let has_all = |line: &String| fields.iter().all(|field| line.contains(field));
+    assert!(opened.as_ref().is_some_and(has_all), "{opened:?}");
     let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
     // Five open it, twelve probe in the first 40 s, and one each 30 s.
     assert!((25..=5 + 12 + 600 / 30).contains(&during), "{during} calls");

@@ -62,6 +62,8 @@ async fn a_pause_of_one_environment_defers_the_messages_of_all() {
             _ => Act::Done,
         });
         let all = environments(&world, &script, 5);
+        let log = Log::default();
+        let _listening = log.listen();
         world.send(&numbered(0)).await;
         world.invoke(&all[0]).await.unwrap();
         for (n, one) in all.iter().enumerate().skip(1) {
@@ -74,7 +76,14 @@ async fn a_pause_of_one_environment_defers_the_messages_of_all() {
             assert_eq!(why, Some(expected), "{n}, {limit:?}");
         }
         assert_eq!(script.calls().len(), 1);
+        assert_eq!(told_for_all(&log, "paused: "), 1, "by the one that begins it");
     }
+}
+
+/// The lines with this text that are about all environments.
+fn told_for_all(log: &Log, text: &str) -> usize {
+    let is_it = |line: &&str| line.contains(text) && line.contains("isShared=true");
+    log.text().lines().filter(is_it).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,8 +95,8 @@ async fn fifty_environments_hardly_ask_a_service_that_is_down() {
     let log = Log::default();
     let _listening = log.listen();
     run(&world, &environments(&world, &script, 50)).await;
-    for line in ["environments opened", "environments closed"] {
-        assert_eq!(log.text().matches(line).count(), 1, "{line}");
+    for event in ["circuit-opened", "circuit-closed"] {
+        assert_eq!(told_for_all(&log, event), 1, "{event}");
     }
     let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
     // Five open it, and up to ten others have begun; twelve probe in the first 40 s, and one each

@@ -31,7 +31,7 @@ const FLOORS: [&[&str]; 18] = [
     &["classify", "policy", "result_ext"],
     &["disposition", "state"],
     &["failure"],
-    &["aws", "clock", "delay", "pointer"],
+    &["aws", "clock", "delay", "pointer", "scope"],
     &["json", "lock", "words"],
 ];
 

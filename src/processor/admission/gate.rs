@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::super::inner::{QueuePolicy, Slots};
 use super::super::turn::Attempts;
 use crate::delivery::Delivery;
-use crate::gate::Scope;
 use crate::limit::{KnownLimit, StartTag, Tenant};
 use crate::lock::lock;
 use crate::pointer;
 use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
+use crate::scope::Scope;
 
 /// A rate limit of a message's call.
 #[derive(Clone, Copy)]

@@ -6,8 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::inner::{QueuePolicy, Slots};
 use super::super::turn::Uncalled;
-use super::gate::Gate;
-use super::gate::tenant;
+use super::gate::{Gate, tenant};
 use super::{Call, Refused, Taken};
 use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;

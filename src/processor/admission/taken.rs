@@ -9,11 +9,11 @@ use super::super::inner::{QueuePolicy, Slots};
 use super::super::turn::Ended;
 use super::gate::Gate;
 use crate::delivery::Delivery;
-use crate::failure::Failure;
-use crate::gate::{Reply, Scope};
+use crate::gate::Reply;
 use crate::limit::KnownLimit;
 use crate::plan::Decision;
 use crate::policy::{self, RateLimit};
+use crate::scope::Scope;
 use crate::shared_table::{Acquisition, Counted, Ticket};
 
 /// Records, permissions and counts that a message acquired from the table for its call.
@@ -84,10 +84,8 @@ impl Taken {
         }
         if let (Some(pauses), Some(ticket)) = (pauses, ticket) {
             let until = (Instant::now() + grace / 2).min(cutoff + grace);
-            if let Ok(Some(change)) = timeout_at(until, pauses.tell(&ticket, reply)).await {
-                attempts
-                    .announce(Some(change), decision.failure.as_ref().map_or("", Failure::detail));
-            }
+            let change = timeout_at(until, pauses.tell(&ticket, reply)).await.ok().flatten();
+            attempts.announce(change, pauses.pause(&ticket), true, decision.failure.as_ref());
         }
         let says = delivery.used().is_some() || !delivery.allowances().is_empty();
         for gate in learning.into_iter().filter(|_| says) {

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::super::turn::{Attempts, Turn};
 use super::{DECIDED_WITHIN, End, Running, Shared};
 use crate::delivery::Delivery;
-use crate::gate::{Noted, Permit, Reply};
+use crate::failure::Failure;
+use crate::gate::{Permit, Reply};
 use crate::lock::lock;
 use crate::plan::Decision;
 
@@ -79,12 +80,14 @@ impl Slot {
     /// Notes the evidence of the call about its service at once: the next attempt depends on it,
     /// and the table may take long. Returns the least wait of a message that did not cause its
     /// failure.
-    pub(crate) fn note(&self, reply: Reply, cause: &str, at: SystemTime) -> Option<Duration> {
-        let permit = self.running(|running| running.permit.take()).flatten();
-        let noted = permit.map(|permit| permit.give_back(reply, at));
-        let Noted { change, least_wait } = noted.unwrap_or_default();
-        self.attempts().announce(change, cause);
-        least_wait
+    pub(crate) fn note(
+        &self,
+        reply: Reply,
+        failure: Option<&Failure>,
+        at: SystemTime,
+    ) -> Option<Duration> {
+        let permit = self.running(|running| running.permit.take()).flatten()?;
+        self.attempts().give_back(permit, reply, at, failure)
     }
 
     /// Notes that the handler now calls the permit's service; `false` if the handler must end

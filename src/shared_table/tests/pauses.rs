@@ -66,7 +66,7 @@ pub(super) async fn call(
 pub(super) async fn open(all: &[Arc<SharedPauses>]) {
     for (message, one) in (0..5).zip(all.iter().cycle()) {
         let change = call(one, message, Reply::Down).await.expect("not paused yet");
-        assert_eq!(change, (message == 4).then_some(Change::OpenedForAll), "{message}");
+        assert_eq!(change, (message == 4).then_some(Change::Opened), "{message}");
     }
 }
 
@@ -181,7 +181,7 @@ async fn the_first_probe_that_gets_a_response_closes_the_circuit_for_all() {
     let all = environments(&table, 10);
     open(&all).await;
     sleep(secs(1)).await;
-    assert_eq!(call(&all[7], 8, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
+    assert_eq!(call(&all[7], 8, Reply::Alive).await, Some(Some(Change::Closed)));
     sleep(secs(1)).await;
     for one in &all {
         assert!(!admit(one, 9).await.expect("free").is_probe());
@@ -204,14 +204,12 @@ async fn a_prober_that_dies_is_followed_when_its_lock_ends_and_its_late_result_c
         assert!(next.is_probe());
         assert!(admit(&all[2], 7).await.is_err());
         if generation_changes {
-            assert_eq!(
-                all[1].tell(&next, Reply::Paused(secs(60))).await,
-                Some(Change::ClosedForAll)
-            );
+            let change = all[1].tell(&next, Reply::Paused(secs(60))).await;
+            assert_eq!(change, Some(Change::Paused { was_open: true }));
             assert_eq!(all[0].tell(&late, Reply::Alive).await, None, "it probed an earlier pause");
             assert!(admit(&all[2], 7).await.is_err());
         } else {
-            assert_eq!(all[0].tell(&late, Reply::Alive).await, Some(Change::ClosedForAll));
+            assert_eq!(all[0].tell(&late, Reply::Alive).await, Some(Change::Closed));
             sleep(secs(1)).await;
             assert!(!admit(&all[2], 7).await.expect("free").is_probe());
         }
@@ -241,7 +239,7 @@ async fn the_lock_of_a_probe_that_begins_late_is_lengthened_until_its_end() {
         let other = admit(&all[1], 6).await;
         assert_eq!(other.as_ref().err(), is_kept.then_some(&paused), "{trouble:?}");
         let closes = all[0].tell(&probe, Reply::Alive).await;
-        assert_eq!(closes, Some(Change::ClosedForAll), "{trouble:?}");
+        assert_eq!(closes, Some(Change::Closed), "{trouble:?}");
     }
 }
 
@@ -340,7 +338,7 @@ async fn without_a_store_each_environment_is_left_to_its_own_protection() {
         sleep(LASTS + secs(8)).await;
         assert_eq!(
             call(&all[4], 3, Reply::Alive).await,
-            Some(Some(Change::ClosedForAll)),
+            Some(Some(Change::Closed)),
             "{case:?}: it answers again"
         );
     }
@@ -510,7 +508,7 @@ async fn thousands_of_scopes_do_not_hide_the_result_of_a_probe() {
     for scope in 0..10_000_u32 {
         let _ = all[0].look(Scope::of(scope.to_le_bytes()), caller(1));
     }
-    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
+    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::Closed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -530,7 +528,7 @@ async fn a_lock_whose_answer_was_lost_is_given_back() {
     sleep(secs(1)).await;
     table.next(&[Case::Unsaid]);
     let ticket = all[0].admit(Scope::default(), caller(9), false, secs(900)).await.expect("probes");
-    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::ClosedForAll));
+    assert_eq!(all[0].tell(&ticket, Reply::Alive).await, Some(Change::Closed));
     sleep(secs(1)).await;
     assert!(admit(&all[1], 8).await.is_ok());
 }

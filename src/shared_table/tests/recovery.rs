@@ -21,7 +21,7 @@ async fn recovered(table: &Arc<Told>, count: usize) -> Vec<Environment> {
     let pauses: Vec<_> = all.iter().map(|(pauses, _)| Arc::clone(pauses)).collect();
     open(&pauses).await;
     sleep(secs(1)).await;
-    assert_eq!(call(&pauses[0], 9, Reply::Alive).await, Some(Some(Change::ClosedForAll)));
+    assert_eq!(call(&pauses[0], 9, Reply::Alive).await, Some(Some(Change::Closed)));
     all
 }
 

@@ -16,11 +16,16 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 /// The library's code for a message whose copy would be longer than SQS or its queue allows.
 pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 
+/// The event of a line about the circuit of all execution environments.
+pub(crate) const CIRCUIT_OPENED_FOR_ALL: &str = "circuit-opened-for-all";
+pub(crate) const CIRCUIT_CLOSED_FOR_ALL: &str = "circuit-closed-for-all";
+
 /// The fields of a line of the library about a message or a circuit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
-    pub(crate) message: String,
+    /// What the line tells, if it is not about a message.
+    pub(crate) event: Option<String>,
     pub(super) message_id: Option<String>,
     pub(super) original_message_id: Option<String>,
     retry_count: Option<u32>,
@@ -71,18 +76,18 @@ impl LogLine {
         // A call that failed in an outage.
         let is_unserved = self.elapsed_ms.is_some()
             && matches!(self.reason.as_deref(), Some("circuit-open" | "paused"));
-        let kind = match (self.disposition.as_deref(), self.message.as_str()) {
+        let kind = match (self.disposition.as_deref(), self.event.as_deref()) {
             (Some("requeue"), _) => Kind::Requeued,
             (Some("defer"), _) if is_unserved => Kind::Requeued,
             (Some("defer"), _) => Kind::Deferred,
             (Some("release"), _) => Kind::Released,
             (Some("dead-letter"), _) => Kind::DeadLettered,
             (Some("complete"), _) => Kind::Ended,
-            (None, text) if text.starts_with("circuit") && text.contains(" opened") => {
+            (None, Some("circuit-opened" | CIRCUIT_OPENED_FOR_ALL)) => {
                 let opened = Event::now(Kind::CircuitOpened, Ids::default());
                 return Some(opened.reason(self.cause.as_deref()));
             }
-            (None, text) if text.starts_with("circuit") && text.ends_with(" closed") => {
+            (None, Some("circuit-closed" | CIRCUIT_CLOSED_FOR_ALL)) => {
                 return Some(Event::now(Kind::CircuitClosed, Ids::default()));
             }
             _ => return None,
@@ -202,14 +207,12 @@ mod tests {
         }
         for (line, kind) in [
             (
-                r#"{"fields":{"message":"circuit opened: messages wait, and a few of them probe"}}"#,
+                r#"{"fields":{"message":"any","event":"circuit-opened"}}"#,
                 Some(Kind::CircuitOpened),
             ),
-            (r#"{"fields":{"message":"circuit closed"}}"#, Some(Kind::CircuitClosed)),
-            (
-                r#"{"fields":{"message":"circuit of all execution environments closed"}}"#,
-                Some(Kind::CircuitClosed),
-            ),
+            (r#"{"event":"circuit-opened-for-all"}"#, Some(Kind::CircuitOpened)),
+            (r#"{"fields":{"event":"circuit-closed"}}"#, Some(Kind::CircuitClosed)),
+            (r#"{"fields":{"event":"circuit-closed-for-all"}}"#, Some(Kind::CircuitClosed)),
             (r#"{"fields":{"message":"circuit would open: REQUEUE_MODE is report"}}"#, None),
             (r#"{"fields":{"message":"batch","received":3}}"#, None),
             (

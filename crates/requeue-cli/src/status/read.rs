@@ -14,7 +14,9 @@ use crate::config::PREFIX;
 use crate::dlq::sqs::Sqs;
 use crate::doctor::{Arn, Clients, Invoked, Known, text, unknown};
 use crate::function::{FunctionConfiguration, LogEvent, Readiness};
-use crate::observe::{Kind, LogLine, epoch_millis};
+use crate::observe::{
+    CIRCUIT_CLOSED_FOR_ALL, CIRCUIT_OPENED_FOR_ALL, Kind, LogLine, epoch_millis,
+};
 use crate::table::span;
 
 /// SQS writes its metrics each minute, and late. Source: SQS developer guide, "Available CloudWatch
@@ -262,7 +264,7 @@ fn state(of: &Readiness) -> String {
 }
 
 /// The lines of circuits, of messages that did not simply complete, and of failed starts.
-pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.message = "circuit*") || ($.message = "circuit*") || ($.fields.message = "the function cannot start") || ($.message = "the function cannot start") }"#;
+pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.event = "circuit-*") || ($.event = "circuit-*") || ($.fields.event = "cannot-start") || ($.event = "cannot-start") }"#;
 
 /// Groups of failures that are kept. A service may invent codes.
 const MAX_GROUPS: usize = 1_000;
@@ -318,7 +320,7 @@ impl LogFacts {
     pub(super) fn take(&mut self, line: &LogEvent) {
         let Some(log_line) = LogLine::read(line.message.trim()) else { return };
         let (at, stream) = (line.timestamp, &line.log_stream_name);
-        if log_line.message == "the function cannot start" {
+        if log_line.event.as_deref() == Some("cannot-start") {
             let why = log_line.error.as_ref().and_then(text).unwrap_or_default();
             self.cannot_start = self.cannot_start.take().max(Some((at, why)));
         }
@@ -326,8 +328,10 @@ impl LogFacts {
         let result = match event.kind {
             Kind::CircuitOpened | Kind::CircuitClosed => {
                 let is_open = event.kind == Kind::CircuitOpened;
-                let stream =
-                    if log_line.message.starts_with("circuit of all") { ALL } else { stream };
+                let stream = match log_line.event.as_deref() {
+                    Some(CIRCUIT_OPENED_FOR_ALL | CIRCUIT_CLOSED_FOR_ALL) => ALL,
+                    _ => stream,
+                };
                 let change = Change { at, is_open, cause: event.reason };
                 let known = self.changes.entry(stream.to_owned());
                 let known = known.or_insert_with(|| change.clone());
@@ -414,12 +418,11 @@ mod tests {
         facts
     }
 
-    const OPENED: &str =
-        r#"{"fields":{"message":"circuit opened: messages wait","cause":"status 503"}}"#;
-    const CLOSED: &str = r#"{"fields":{"message":"circuit closed"}}"#;
-    const ALL_OPENED: &str = r#"{"fields":{"message":"circuit of all execution environments opened: m","cause":"timeout"}}"#;
-    const ALL_CLOSED: &str =
-        r#"{"fields":{"message":"circuit of all execution environments closed"}}"#;
+    const OPENED: &str = r#"{"fields":{"event":"circuit-opened","cause":"status 503"}}"#;
+    const CLOSED: &str = r#"{"fields":{"event":"circuit-closed"}}"#;
+    const ALL_OPENED: &str =
+        r#"{"fields":{"event":"circuit-opened-for-all","cause":"timeout"}}"#;
+    const ALL_CLOSED: &str = r#"{"fields":{"event":"circuit-closed-for-all"}}"#;
     const DEFERRED: &str = r#"{"fields":{"messageId":"m","disposition":"defer","reason":"circuit-open","delaySeconds":21}}"#;
 
     #[test]
@@ -468,8 +471,7 @@ mod tests {
     #[test]
     fn the_last_start_that_failed_is_known() {
         let line = |error: &str| {
-            let fields =
-                serde_json::json!({ "message": "the function cannot start", "error": error });
+            let fields = serde_json::json!({ "event": "cannot-start", "error": error });
             serde_json::json!({ "fields": fields }).to_string()
         };
         let (first, last) =
