@@ -57,6 +57,9 @@ pub const NO_CONNECTION: &str = "NoConnection";
 /// The code of a call whose connection broke: it may have taken effect.
 pub const CONNECTION_LOST: &str = "ConnectionLost";
 
+/// The code of a response that is not one of AWS, such as a page of HTML.
+pub const UNREADABLE: &str = "UnreadableResponse";
+
 /// [`NO_CONNECTION`] or [`CONNECTION_LOST`], for a call that the HTTP client could not complete.
 pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
     let is_unmade = successors(Some(error), |error| Error::source(*error))
@@ -73,7 +76,7 @@ pub fn code_without_error<E: Error + 'static>(error: &SdkError<E, HttpResponse>)
         SdkError::TimeoutError(_) => "TimedOut",
         SdkError::DispatchFailure(_) if lacks_credentials(error) => NO_CREDENTIALS,
         SdkError::DispatchFailure(_) => connection_code(error),
-        _ => "UnreadableAnswer",
+        _ => UNREADABLE,
     }
 }
 

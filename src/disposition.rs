@@ -85,7 +85,7 @@ impl Disposition {
     }
 
     /// Whether no handler is to be called for the message again, once this is carried out.
-    pub(crate) const fn gives_up(&self) -> bool {
+    pub(crate) const fn stops_retrying(&self) -> bool {
         match self {
             Self::DeadLetter(_) => true,
             Self::Release(reason) => {

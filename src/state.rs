@@ -123,7 +123,7 @@ impl RetryState {
     }
 
     /// The table did not decide about the rate limit. The message keeps its start tag.
-    pub(crate) fn note_put_off(&mut self, end: Option<SystemTime>) {
+    pub(crate) fn note_deferred(&mut self, end: Option<SystemTime>) {
         self.note_hop();
         self.note_wait(end);
     }

@@ -197,8 +197,8 @@ def application(project):
     Name: requeue
     Description: >-
       An SQS queue and a function that hands each message to an HTTP endpoint or your existing
-      function. It retries each by class of failure, and gives up with a reason. With a dead-letter
-      queue, alarms and a dashboard.
+      function. It retries each by class of failure, and dead-letters it with a reason. With alarms
+      and a dashboard.
     Author: requeue
     # The field takes one identifier. The code is under either licence: Apache-2.0 OR MIT.
     SpdxLicenseId: Apache-2.0

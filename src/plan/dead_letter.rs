@@ -49,7 +49,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn give_up(
+    pub(super) fn dead_letter(
         &self,
         decision: &Decision,
         reason: DeadLetterReason,

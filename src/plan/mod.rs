@@ -131,7 +131,7 @@ impl Planner<'_> {
                 (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
             }
             Disposition::Release(reason) => self.release(&decision.delivery, reason),
-            Disposition::DeadLetter(reason) => self.give_up(&decision, reason, dead_letter),
+            Disposition::DeadLetter(reason) => self.dead_letter(&decision, reason, dead_letter),
         };
         Planned { decision, plan, successors }
     }
@@ -360,7 +360,7 @@ fn waiting(decision: &Decision, why: Option<Deferral>, wait: Wait) -> RetryState
             state.note_rate_limit(start_tag.map(|tag| tag.0), at.checked_add(wait.total()));
         }
         Some(Deferral::TableThrottled | Deferral::TableUnavailable | Deferral::InProgress) => {
-            state.note_put_off(at.checked_add(wait.total()));
+            state.note_deferred(at.checked_add(wait.total()));
         }
         Some(Deferral::Paused | Deferral::CircuitOpen) if let Some(class) = class => {
             state.note_failure(Some(class), wait.total());

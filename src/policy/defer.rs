@@ -49,8 +49,8 @@ const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 
 /// The longest wait after the table of the rate limits throttled: the first time, and later.
-const FIRST_PUT_OFF: Duration = Duration::from_secs(20);
-const LONGEST_PUT_OFF: Duration = Duration::from_secs(60);
+const FIRST_FOR_TABLE: Duration = Duration::from_secs(20);
+const LONGEST_FOR_TABLE: Duration = Duration::from_secs(60);
 
 /// The due time of a copy that was sent at `sent`, as far as it is believed: no later than the
 /// longest wait that began then, for any clock. A later one must not cause endless hops.
@@ -114,7 +114,7 @@ pub(crate) fn defer_for_table(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    let longest = LONGEST_PUT_OFF.min(FIRST_PUT_OFF * (1 << times.saturating_sub(1).min(4)));
+    let longest = LONGEST_FOR_TABLE.min(FIRST_FOR_TABLE * (1 << times.saturating_sub(1).min(4)));
     let wait = backoff::part(longest, sample).max(Duration::from_secs(1));
     Disposition::Defer { reason: why, wait: Wait::from(wait, now) }
 }

@@ -286,7 +286,7 @@ impl Inner {
             hops: delivery.state.hops,
             receive_count: delivery.receive_count,
             is_stuck: settlement.is_kept()
-                && disposition.gives_up()
+                && disposition.stops_retrying()
                 && policy::is_stuck(policy, &delivery.usage()),
             class: failure.as_ref().map(Failure::class),
             detail: failure.map(|failure| failure.detail().to_owned()),

@@ -164,8 +164,7 @@ impl Source for SqsQueue {
         };
         let (date, endpoint) = std::mem::take(&mut *lock(&seen.0));
         let description = Description::read(attribute, date);
-        let mut description =
-            description.ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))?;
+        let mut description = description.ok_or_else(|| CallError::ambiguous(aws::UNREADABLE))?;
         description.endpoint = endpoint;
         Ok(description)
     }
@@ -315,7 +314,7 @@ fn confirmations<'a>(
     for error in failed {
         if let Some(at) = position(error.id()) {
             let code = code_with_text(error.code(), error.message());
-            results[at] = Err(EntryError::answered(code, error.sender_fault()));
+            results[at] = Err(EntryError::responded(code, error.sender_fault()));
         }
     }
     results
@@ -327,10 +326,10 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
             let status = answer.raw().status().as_u16();
             return match answer.err().code() {
                 Some(code) => {
-                    CallError::answered(status, code_with_text(code, answer.err().message()))
+                    CallError::responded(status, code_with_text(code, answer.err().message()))
                 }
                 // SQS always sends one, so a gateway or another server responded.
-                None => CallError::answered(status, &format!("HTTP {status}")),
+                None => CallError::responded(status, &format!("HTTP {status}")),
             };
         }
         SdkError::ConstructionFailure(_) => CallErrorKind::Refused,
@@ -363,7 +362,7 @@ mod tests {
             [true, false, false, true, false],
             "1 is in both lists, 2 in neither, 4 failed"
         );
-        assert_eq!(results[4], Err(EntryError::answered("InternalError", false)));
+        assert_eq!(results[4], Err(EntryError::responded("InternalError", false)));
         assert_eq!(results[2], Err(EntryError::unconfirmed()));
     }
 }

@@ -138,7 +138,7 @@ impl<Q: Queue> Settler<Q> {
                 }
                 Err(error) => {
                     for (at, _) in &wishes {
-                        results[*at] = Err(EntryError::answered(&error.code, false));
+                        results[*at] = Err(EntryError::responded(&error.code, false));
                     }
                     // Twice the same time hides a message no longer than once.
                     match error.kind {

@@ -120,7 +120,7 @@ fn answers() -> impl Generated<Value = Vec<Answer>> {
     ]);
     let confirmation = prop_oneof![
         3 => Just(Ok(())),
-        1 => any::<bool>().prop_map(|fault| Err(EntryError::answered("Entry", fault))),
+        1 => any::<bool>().prop_map(|fault| Err(EntryError::responded("Entry", fault))),
         1 => Just(Err(EntryError::unconfirmed())),
     ];
     let answer = prop_oneof![

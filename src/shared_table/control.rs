@@ -10,14 +10,14 @@ use tokio::time::timeout;
 use super::{expires, item_key, scope_key};
 use crate::clock::Clock;
 use crate::gate::SharedHealth;
-use crate::scope::Scope;
 use crate::limit::{
     LimitState, LimitStatus, OverrideChange, PausedKey, Tenant, epoch_nanos, from_epoch_nanos,
 };
 use crate::pointer;
 use crate::policy::{KeyLimit, MessageKey, RateLimit, RetryPolicy};
+use crate::scope::Scope;
 use crate::settings::SharedTable;
-use crate::table::{Answer, Field, Key, Table, TableError, Update};
+use crate::table::{Field, Key, Table, TableError, TableResponse, Update};
 
 /// The timeout of a request. An operator can wait longer than a message.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -77,7 +77,6 @@ impl LimitControl {
     }
 
     /// The limit of one value of a key, if the policy has a limit with that key.
-    #[must_use]
     pub fn of_key(
         shared: &SharedTable,
         policy: &RetryPolicy,
@@ -115,7 +114,7 @@ impl LimitControl {
     pub async fn status(&self) -> Result<LimitStatus, TableError> {
         let mut status = None;
         for key in &self.items {
-            let Answer { before, date, .. } = answer(self.table.read(key)).await?;
+            let TableResponse { before, date, .. } = answer(self.table.read(key)).await?;
             let (now, state) = (self.now(date), LimitState::of(&before));
             if status.is_none() || state != LimitState::default() {
                 let mut seen = state.status(&self.limit, now);
@@ -130,7 +129,7 @@ impl LimitControl {
             }
         }
         let mut status = status.ok_or(TableError::Throttled)?;
-        let Answer { before, date, .. } = answer(self.table.read(&self.index)).await?;
+        let TableResponse { before, date, .. } = answer(self.table.read(&self.index)).await?;
         let now = epoch_nanos(self.now(date));
         let ends = PAUSED_KEYS.into_iter().map(|field| before.get(field)).filter(|end| *end > now);
         let paused = ends.map(|end| {
@@ -249,8 +248,8 @@ fn names(value: &str) -> impl Iterator<Item = String> {
 }
 
 async fn answer(
-    request: impl Future<Output = Result<Answer, TableError>>,
-) -> Result<Answer, TableError> {
+    request: impl Future<Output = Result<TableResponse, TableError>>,
+) -> Result<TableResponse, TableError> {
     let silent = TableError::Unavailable(Cow::Borrowed("TableTimedOut"));
     timeout(ANSWER, request).await.unwrap_or(Err(silent))
 }

@@ -15,9 +15,9 @@ use super::pauses::{NoTicket, SharedPauses};
 use crate::classify::Allowance;
 use crate::disposition::Deferral;
 use crate::gate::{Caller, Recovery};
-use crate::scope::Scope;
 use crate::limit::{Admission, Claim, Demand, KnownLimit, LimitState, StartTag};
 use crate::policy::RateLimit;
+use crate::scope::Scope;
 use crate::table::Field;
 
 /// A waiting list that was seen within this time shows whether messages wait in it.

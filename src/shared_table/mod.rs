@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::aws;
 use crate::clock::{Clock, epoch_millis};
-use crate::scope::Scope;
 use crate::lock::lock;
 use crate::observer::{Event, Observers};
+use crate::scope::Scope;
 use crate::settings::SharedTable;
-use crate::table::{Answer, Key, Table, TableError, Update};
+use crate::table::{Key, Table, TableError, TableResponse, Update};
 
 mod control;
 mod fallback;
@@ -140,19 +140,19 @@ impl TableClient {
         millis_between(shown + answered.elapsed(), self.clock.now()).unsigned_abs() < MOST_DRIFT
     }
 
-    async fn read(&self, key: &Key) -> Result<Answer, TableError> {
+    async fn read(&self, key: &Key) -> Result<TableResponse, TableError> {
         self.ask(self.table.read(key)).await
     }
 
-    async fn update(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
+    async fn update(&self, key: &Key, update: &Update) -> Result<TableResponse, TableError> {
         self.ask(self.table.update(key, update)).await
     }
 
     /// Waits for a response, unless the table was unavailable a moment ago.
     async fn ask(
         &self,
-        request: impl Future<Output = Result<Answer, TableError>>,
-    ) -> Result<Answer, TableError> {
+        request: impl Future<Output = Result<TableResponse, TableError>>,
+    ) -> Result<TableResponse, TableError> {
         if self.answers().rests_until.is_some_and(|end| Instant::now() < end) {
             return Err(TableError::Unavailable(Cow::Borrowed("TableRests")));
         }

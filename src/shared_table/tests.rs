@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::disposition::Deferral;
-use crate::scope::Scope;
 use crate::limit::{Admission, Ask, Demand};
 use crate::policy::{RateLimit, RetryPolicy};
+use crate::scope::Scope;
 use crate::table::MemoryTable;
 
 mod alone;
@@ -77,8 +77,8 @@ impl Told {
 impl Told {
     async fn answer(
         &self,
-        request: impl Future<Output = Result<Answer, TableError>>,
-    ) -> Result<Answer, TableError> {
+        request: impl Future<Output = Result<TableResponse, TableError>>,
+    ) -> Result<TableResponse, TableError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let case = lock(&self.trouble).pop();
         match case {
@@ -93,7 +93,7 @@ impl Told {
         }
         sleep(self.latency).await;
         let date = self.clock.as_ref().map(|clock| whole_seconds(clock.now()));
-        Ok(Answer { date, ..request.await? })
+        Ok(TableResponse { date, ..request.await? })
     }
 }
 
@@ -102,11 +102,11 @@ impl Table for Told {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         self.answer(self.items.update(key, update)).boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         self.answer(self.items.read(key)).boxed()
     }
 }

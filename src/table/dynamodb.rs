@@ -19,7 +19,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::{Action, Answer, Field, Item, Key, Table, TableError, Update};
+use super::{Action, Field, Item, Key, Table, TableError, TableResponse, Update};
 use crate::aws::{self, SdkConfig};
 
 /// The table's only key attribute, a string.
@@ -76,36 +76,40 @@ impl Table for DynamoTable {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
             let mut parameters = self.parameters(key);
             parameters["ReturnValues"] = "ALL_OLD".into();
             Expressions::default().write(update, &mut parameters);
             let error = match self.call("DynamoDB_20120810.UpdateItem", parameters).await {
                 Ok(Found { item, date }) => {
-                    return Ok(Answer { is_changed: true, before: item.unwrap_or_default(), date });
+                    return Ok(TableResponse {
+                        is_changed: true,
+                        before: item.unwrap_or_default(),
+                        date,
+                    });
                 }
                 Err(error) => error,
             };
             let Some(unmet) = unmet_condition(&error) else { return Err(table_error(&error)) };
             match found(unmet) {
                 Ok(Found { item: Some(before), date }) => {
-                    Ok(Answer { is_changed: false, before, date })
+                    Ok(TableResponse { is_changed: false, before, date })
                 }
                 Ok(Found { item: None, .. }) => self.read(key).await,
-                Err(_) => Err(TableError::Unavailable(Cow::Borrowed("UnreadableAnswer"))),
+                Err(_) => Err(TableError::Unavailable(Cow::Borrowed(aws::UNREADABLE))),
             }
         }
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
             let mut parameters = self.parameters(key);
             parameters["ConsistentRead"] = true.into();
             let read = self.call("DynamoDB_20120810.GetItem", parameters).await;
             let Found { item, date } = read.map_err(|error| table_error(&error))?;
-            Ok(Answer { is_changed: false, before: item.unwrap_or_default(), date })
+            Ok(TableResponse { is_changed: false, before: item.unwrap_or_default(), date })
         }
         .boxed()
     }

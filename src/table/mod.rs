@@ -40,10 +40,10 @@ pub trait Table: fmt::Debug + Send + Sync {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>>;
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>>;
 
     /// Reads an item, with all changes that were confirmed before.
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>>;
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>>;
 }
 
 /// The key of an item: a hash of all its parts. A hash of a short value can be guessed, so a key is
@@ -231,7 +231,7 @@ impl Update {
 /// The response of a table, which writes it as a literal. So another field would be a new major
 /// version.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct TableResponse {
     /// Whether the item was changed; `false` also after a read.
     pub is_changed: bool,
     /// The item before the change. After an unmet condition, it may be a later one.
@@ -299,7 +299,7 @@ impl MemoryTable {
         lock(&self.0).kept.clear();
     }
 
-    fn change(&self, key: &Key, update: &Update) -> Result<Answer, TableError> {
+    fn change(&self, key: &Key, update: &Update) -> Result<TableResponse, TableError> {
         let mut items = lock(&self.0);
         let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
         let mut item = before.clone();
@@ -313,13 +313,13 @@ impl MemoryTable {
             let (changed, needed_until) = (items.changes, after(update.needed_for));
             items.kept.insert(*key, Kept { item, changed, needed_until });
         }
-        Ok(Answer { is_changed, before, date: None })
+        Ok(TableResponse { is_changed, before, date: None })
     }
 
-    fn find(&self, key: &Key) -> Answer {
+    fn find(&self, key: &Key) -> TableResponse {
         let items = lock(&self.0);
         let before = items.kept.get(key).map(|kept| kept.item.clone()).unwrap_or_default();
-        Answer { is_changed: false, before, date: None }
+        TableResponse { is_changed: false, before, date: None }
     }
 }
 
@@ -328,11 +328,11 @@ impl Table for MemoryTable {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async { self.change(key, update) }.boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async { Ok(self.find(key)) }.boxed()
     }
 }

@@ -270,7 +270,8 @@ impl Asked {
 
     /// Notes the messages of the last receive.
     pub(super) fn received(&mut self, report: &Report) {
-        self.has_passed = report.outcomes.iter().all(|outcome| outcome.disposition.gives_up());
+        self.has_passed =
+            report.outcomes.iter().all(|outcome| outcome.disposition.stops_retrying());
         let is_copy = |outcome: &Outcome| outcome.message_id != outcome.original_message_id;
         self.passing.is_over |= report.outcomes.iter().all(is_copy);
     }

@@ -109,7 +109,7 @@ async fn the_age_budget_ends_the_retries_and_the_last_delay_is_cut_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_named_delay_that_does_not_fit_is_not_cut_but_gives_up() {
+async fn a_named_delay_that_does_not_fit_is_not_cut_but_stops_retrying() {
     for (named, fits) in [(99, true), (100, true), (101, false)] {
         let mut world = World::new();
         world.settings.policy.rate_limit.total_timeout = secs(100);

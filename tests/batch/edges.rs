@@ -274,10 +274,10 @@ fn a_throttled_call_may_be_made_again() {
         (429, "Unknown"),
         (503, "ServiceUnavailable"),
     ] {
-        assert_eq!(CallError::answered(status, code).kind, CallErrorKind::Unavailable, "{code}");
+        assert_eq!(CallError::responded(status, code).kind, CallErrorKind::Unavailable, "{code}");
     }
     for status in [500, 502, 503, 504, 599] {
-        let by_gateway = CallError::answered(status, "Unknown").kind;
+        let by_gateway = CallError::responded(status, "Unknown").kind;
         assert_eq!(
             by_gateway,
             CallErrorKind::Ambiguous,
@@ -286,13 +286,13 @@ fn a_throttled_call_may_be_made_again() {
     }
     for status in [502, 504] {
         assert_eq!(
-            CallError::answered(status, "InternalFailure").kind,
+            CallError::responded(status, "InternalFailure").kind,
             CallErrorKind::Ambiguous,
             "{status}"
         );
     }
-    assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
-    let of_the_key = CallError::answered(400, "KMS.AccessDeniedException");
+    assert_eq!(CallError::responded(403, "AccessDenied").kind, CallErrorKind::Refused);
+    let of_the_key = CallError::responded(400, "KMS.AccessDeniedException");
     assert_eq!(
         (of_the_key.kind, of_the_key.code.as_str()),
         (CallErrorKind::Refused, "KMS.AccessDeniedException")

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join, pending};
 use requeue::classify::Response;
 use requeue::policy::{Idempotency, WhenUnavailable};
-use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
+use requeue::table::{Key, MemoryTable, Table, TableError, TableResponse, Update};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Failure, IdempotencyNotes, Mode,
     RecursiveLoop, Report, Sampler, SharedTable, Strategy,
@@ -61,7 +61,7 @@ impl Table for Told {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         self.requests.lock().unwrap().push(update.clone());
         let case = self.next.lock().unwrap().pop_front().unwrap_or(Case::Answers);
         async move {
@@ -85,10 +85,10 @@ impl Table for Told {
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
             let answer = self.items.read(key).await?;
-            Ok(Answer { date: self.date, ..answer })
+            Ok(TableResponse { date: self.date, ..answer })
         }
         .boxed()
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use requeue::Clock;
-use requeue::table::{Answer, Field, Item, Key, MemoryTable, Table, TableError, Update};
+use requeue::table::{Field, Item, Key, MemoryTable, Table, TableError, TableResponse, Update};
 use requeue_testkit::dice::Dice;
 use tokio::time::{Instant, sleep};
 
@@ -108,8 +108,8 @@ impl FaultyStore {
 
     async fn answer(
         &self,
-        request: impl Future<Output = Result<Answer, TableError>>,
-    ) -> Result<Answer, TableError> {
+        request: impl Future<Output = Result<TableResponse, TableError>>,
+    ) -> Result<TableResponse, TableError> {
         match self.fault() {
             Fault::None => {}
             Fault::Throttled => return Err(TableError::Throttled),
@@ -136,7 +136,10 @@ impl FaultyStore {
         // The date of a response has whole seconds.
         let secs =
             self.clock.now().duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs();
-        Ok(Answer { date: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(secs)), ..answer })
+        Ok(TableResponse {
+            date: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(secs)),
+            ..answer
+        })
     }
 }
 
@@ -145,11 +148,11 @@ impl Table for FaultyStore {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         self.answer(self.items.update(key, update)).boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         let read = async {
             let answer = self.items.read(key).await?;
             // A read may be older than the last change.
@@ -158,7 +161,7 @@ impl Table for FaultyStore {
                 self.note_trouble();
             }
             let before = if is_stale { Item::default() } else { answer.before };
-            Ok(Answer { before, ..answer })
+            Ok(TableResponse { before, ..answer })
         };
         self.answer(read).boxed()
     }

@@ -187,7 +187,9 @@ fn fails_fast(policy: &RetryPolicy) -> Option<String> {
     let (class, allowed) = (FailureClass::Temporary, max_retries(policy, FailureClass::Temporary));
     let longest = Timeline::range(policy, class, WaitMode::InCopies).max;
     let is_fast = longest.count() == allowed && longest.age() < FAST;
-    is_fast.then(|| format!("fails fast: gives up a {class} failure after {}", span(longest.age())))
+    is_fast.then(|| {
+        format!("fails fast: dead-letters a {class} failure after {}", span(longest.age()))
+    })
 }
 
 /// `size: …`, for a document that does not fit into the environment of a function.
@@ -295,7 +297,7 @@ fn protection(policy: &RetryPolicy) -> String {
         };
         format!(
             "idempotency: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
-             answer, a message {trouble}\n"
+             respond, a message {trouble}\n"
         )
     });
     format!(

@@ -5,7 +5,7 @@ use std::io;
 use std::iter::successors;
 
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS};
+use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS, UNREADABLE};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
@@ -24,8 +24,6 @@ const CONNECTION_REFUSED: &str = "ConnectionRefused";
 
 /// The beginning of the code of a response without one, as of a proxy, before its status.
 const NO_CODE: &str = "HTTP ";
-/// The code of a response that is not one of AWS, such as a page of HTML.
-pub(crate) const UNREADABLE: &str = "UnreadableAnswer";
 /// A code of this command line: the list is longer than it reads.
 pub(crate) const TOO_MANY_PAGES: &str = "TooManyPages";
 
@@ -304,8 +302,8 @@ where
         SdkError::ServiceError(response) => {
             let status = response.raw().status().as_u16();
             match response.err().code() {
-                Some(code) => CallError::answered(status, code),
-                None => CallError::answered(status, &format!("{NO_CODE}{status}")),
+                Some(code) => CallError::responded(status, code),
+                None => CallError::responded(status, &format!("{NO_CODE}{status}")),
             }
         }
         SdkError::TimeoutError(_) => CallError::timed_out(),
@@ -331,7 +329,7 @@ mod tests {
         let error = if status == 0 {
             CallError::ambiguous(code)
         } else {
-            CallError::answered(status, code)
+            CallError::responded(status, code)
         };
         FailedCall {
             service: "SQS",
@@ -365,7 +363,7 @@ mod tests {
                 send,
                 "does not respond to SendMessageBatch as SQS does (HTTP 502); ",
             ),
-            (0, UNREADABLE, send, "to SendMessageBatch as SQS does (UnreadableAnswer); "),
+            (0, UNREADABLE, send, "to SendMessageBatch as SQS does (UnreadableResponse); "),
             (500, "HTTP 500", "StartMessageMoveTask", "; --copy works without it"),
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
@@ -392,7 +390,7 @@ mod tests {
         for (code, expected) in
             [("InvalidMessageContents", true), ("AccessDenied", false), ("ExpiredToken", false)]
         {
-            let error = CallError::answered(400, code);
+            let error = CallError::responded(400, code);
             let (operation, resource, endpoint) = ("SendMessage", "orders", "http://localhost");
             let failed =
                 FailedCall { service: "SQS", operation, resource, endpoint, error: &error };

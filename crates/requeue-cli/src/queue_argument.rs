@@ -132,7 +132,7 @@ impl FoundQueue {
     /// The error of a worker of this queue that does not start.
     pub(crate) fn not_started(&self, error: StartError) -> Error {
         let error = match &error {
-            StartError::Refused { code, .. } => CallError::answered(400, code),
+            StartError::Refused { code, .. } => CallError::responded(400, code),
             StartError::Unavailable { code } => CallError::ambiguous(code),
             _ => return error.into(),
         };

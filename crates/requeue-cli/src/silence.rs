@@ -207,7 +207,7 @@ mod tests {
         tokio::time::advance(2 * SILENT).await;
         assert_eq!(since(&requests), None, "nothing is asked");
         let refused = requests.begin("sqs", Duration::ZERO);
-        assert!(refused.ended::<()>(Err(CallError::answered(403, "AccessDenied"))).is_err());
+        assert!(refused.ended::<()>(Err(CallError::responded(403, "AccessDenied"))).is_err());
         let third = requests.begin("sqs", Duration::ZERO);
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(since(&requests), Some(Duration::from_secs(3)), "there was a response");

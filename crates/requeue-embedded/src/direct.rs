@@ -18,7 +18,7 @@ use crate::view::SENDER_ID;
 use crate::{EmbeddedSqs, SqsError};
 
 /// The code of a call without a response.
-const NO_ANSWER: &str = "NoAnswer";
+const NO_RESPONSE: &str = "NoResponse";
 
 /// The results of the entries of a batch, each at its own position.
 type Outcomes = Result<Vec<Confirmation>, CallError>;
@@ -161,7 +161,7 @@ impl From<batch::EntryError> for EntryError {
     fn from(error: batch::EntryError) -> Self {
         match error {
             batch::EntryError::Refused { code, message, sender_fault } => {
-                Self::answered(code_with_text(&code, Some(&message)), sender_fault)
+                Self::responded(code_with_text(&code, Some(&message)), sender_fault)
             }
             batch::EntryError::Unmentioned => Self::unconfirmed(),
         }
@@ -171,12 +171,12 @@ impl From<batch::EntryError> for EntryError {
 impl From<Untransmitted> for CallError {
     fn from(untransmitted: Untransmitted) -> Self {
         match untransmitted {
-            Untransmitted::Refused { status, code } => Self::answered(status, &code),
-            Untransmitted::Lost => Self::ambiguous(NO_ANSWER),
+            Untransmitted::Refused { status, code } => Self::responded(status, &code),
+            Untransmitted::Lost => Self::ambiguous(NO_RESPONSE),
         }
     }
 }
 
 fn refused(code: &str) -> CallError {
-    CallError::answered(400, code)
+    CallError::responded(400, code)
 }

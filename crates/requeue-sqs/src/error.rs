@@ -22,7 +22,7 @@ pub struct EntryError {
 impl EntryError {
     /// The service responded with this code.
     #[must_use]
-    pub fn answered(code: &str, sender_fault: bool) -> Self {
+    pub fn responded(code: &str, sender_fault: bool) -> Self {
         Self { code: shown(code), sender_fault }
     }
 
@@ -64,7 +64,7 @@ pub enum CallErrorKind {
 impl CallError {
     /// The service responded with this HTTP status and this code.
     #[must_use]
-    pub fn answered(status: u16, code: &str) -> Self {
+    pub fn responded(status: u16, code: &str) -> Self {
         let code = short(code);
         let is_of_gateway = matches!(status, 502 | 504);
         let kind = if !is_of_gateway && (status == 429 || is_one_of(UNAVAILABLE, code)) {
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn a_code_is_short_and_printable() {
         let long = format!("AWS.SimpleQueueService.A\n\u{1b}[2J\u{202e}{}", "x".repeat(1_000));
-        for code in [CallError::answered(400, &long).code, EntryError::answered(&long, true).code] {
+        for code in [CallError::responded(400, &long).code, EntryError::responded(&long, true).code] {
             assert!(
                 code.starts_with("A\u{FFFD}\u{FFFD}[2J\u{FFFD}x") && code.len() < 120,
                 "{code}"
             );
         }
-        assert_eq!(CallError::answered(400, "com.amazonaws.sqs#OverLimit").code, "OverLimit");
+        assert_eq!(CallError::responded(400, "com.amazonaws.sqs#OverLimit").code, "OverLimit");
     }
 }

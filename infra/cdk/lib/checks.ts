@@ -196,7 +196,7 @@ function together(options: Checked): string[] {
   if (timeout < needed) {
     problems.push(
       `timeout is ${timeout} s, and targetFunction may take ${needed - MORE_THAN_THE_TARGET} s: leave timeout out, or give it ${needed} s, ` +
-        'so that the function can wait for the answer and settle the messages; it has at most 900 s',
+        'so that the function can wait for the response and settle the messages; it has at most 900 s',
     );
   }
   if (options.targetFunction === undefined && message > longest) {

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use super::{A, B, config};
 
-const UNREADABLE: &str = "UnreadableAnswer";
+const UNREADABLE: &str = "UnreadableResponse";
 const THROTTLED: &str = "throttled";
 
 /// A request: the operation and its parameters.

@@ -93,7 +93,7 @@ async fn of_dynamodb(name: &str, variable: &str) {
 /// An implementation that breaks a rule, and how. moto 5.2.5 needs an `UpdateExpression`, which is
 /// optional by the API reference of DynamoDB, `UpdateItem`.
 const DIFFERENCES: [(&str, &str, &str); 1] =
-    [("moto", "an update without a change is done too", "unexpected UnreadableAnswer")];
+    [("moto", "an update without a change is done too", "unexpected UnreadableResponse")];
 
 async fn judge(implementation: &str, table: &Arc<dyn Table>) {
     // moto 5.2.5 loses updates, since its threads share items without a lock.

@@ -124,7 +124,7 @@ impl<'a> ConfirmedSender<'a> {
             return Err(refusal);
         }
         self.unconfirmed += 1;
-        if !self.has_given_up() {
+        if !self.has_stopped() {
             return Ok(());
         }
         let work = self.work;
@@ -135,7 +135,7 @@ impl<'a> ConfirmedSender<'a> {
     }
 
     /// Whether too many sends in a row had no confirmation.
-    pub(super) fn has_given_up(&self) -> bool {
+    pub(super) fn has_stopped(&self) -> bool {
         self.unconfirmed >= MAX_UNCONFIRMED
     }
 

@@ -285,7 +285,7 @@ mod tests {
         let unread = |code: &str| Unread {
             permission: "sqs:ListQueueTags",
             resource: "orders".to_owned(),
-            error: CallError::answered(400, code),
+            error: CallError::responded(400, code),
         };
         for (code, found, remedy) in [
             (

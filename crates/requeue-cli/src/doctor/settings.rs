@@ -21,7 +21,7 @@ pub(crate) fn settings(
         let key = configuration.kms_key_arn.as_deref();
         let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment");
         let key = key.unwrap_or("the key of the function's environment");
-        let error = CallError::answered(400, code);
+        let error = CallError::responded(400, code);
         return Err(Unread::of("kms:Decrypt", key, error));
     }
     let variables = environment.and_then(|environment| environment.variables.as_ref());

@@ -193,7 +193,7 @@ mod tests {
         let again = r#"{"messageId":"m","disposition":"release","reason":"not-retried","receiveCount":5,
             "settlement":"kept"}"#;
         let event = LogLine::read(again).and_then(|line| line.event(Some(5)));
-        assert_eq!(event.map(|event| event.kind), Some(Kind::Released), "given up once");
+        assert_eq!(event.map(|event| event.kind), Some(Kind::Released), "dead-lettered once");
         for (settlement, receives, kind) in [
             ("kept", 4, Kind::Requeued),
             ("kept", 5, Kind::DeadLettered),

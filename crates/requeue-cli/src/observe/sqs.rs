@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::aws::{CONNECTION_LOST, NO_CONNECTION};
+use requeue::aws::{CONNECTION_LOST, NO_CONNECTION, UNREADABLE};
 use requeue::queue::Description;
 use tokio::time::Instant;
 
@@ -49,7 +49,7 @@ const UNCONFIRMED: &str = "Unconfirmed";
 /// Whether a request that failed with this code of the library may have taken effect: SQS did not
 /// respond, or not about each message. A gateway responds without a code of SQS.
 pub(super) fn may_be_carried_out(code: &str) -> bool {
-    [TIMED_OUT, CONNECTION_LOST, "UnreadableAnswer", UNCONFIRMED].contains(&code)
+    [TIMED_OUT, CONNECTION_LOST, UNREADABLE, UNCONFIRMED].contains(&code)
         || code.starts_with("HTTP 5")
 }
 

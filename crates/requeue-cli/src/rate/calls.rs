@@ -205,7 +205,7 @@ pub(super) fn figures(
         let deferrals = float(counts.deferrals_of_backlog) / f64::from(messages);
         of.decimal("  of the backlog", "deferralsPerMessageOfBacklog", deferrals, 2);
     }
-    of.count("  deferred for the table", "putOff", counts.defer_for_table);
+    of.count("  deferred for the table", "deferredForTable", counts.defer_for_table);
     let requests = float(counts.sqs_requests) / all;
     of.decimal("requests to SQS for each message", "sqsRequestsPerMessage", requests, 2);
     let shown = table_requests.map_or_else(|| "none".to_owned(), |requests| decimal(requests, 2));

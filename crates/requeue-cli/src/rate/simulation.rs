@@ -246,7 +246,7 @@ async fn feed(
 fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
     for outcome in &report.outcomes {
         counts.deferrals += u64::from(is_deferred(outcome));
-        counts.defer_for_table += u64::from(is_put_off(outcome));
+        counts.defer_for_table += u64::from(is_deferred_for_table(outcome));
     }
     counts
 }
@@ -275,7 +275,9 @@ impl LateMessages {
             let Some(&number) = self.numbers.get(id) else { continue };
             self.deferrals += u64::from(is_deferred(outcome));
             let is_late = |due| handled.delivered > due + BATCHING_WINDOW + ON_TIME;
-            if self.due.remove(&number).is_some_and(is_late) || was_throttled || is_put_off(outcome)
+            if self.due.remove(&number).is_some_and(is_late)
+                || was_throttled
+                || is_deferred_for_table(outcome)
             {
                 self.late.insert(number);
             }
@@ -294,7 +296,7 @@ fn is_deferred(outcome: &Outcome) -> bool {
 }
 
 /// Whether the table throttled for a message, or gave no response.
-fn is_put_off(outcome: &Outcome) -> bool {
+fn is_deferred_for_table(outcome: &Outcome) -> bool {
     use Deferral::{TableThrottled, TableUnavailable};
     matches!(
         outcome.disposition,

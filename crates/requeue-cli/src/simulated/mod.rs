@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Outgoing, QueueArn};
-use requeue::table::{Answer, Key, MemoryTable, Table, TableError, Update};
+use requeue::table::{Key, MemoryTable, Table, TableError, TableResponse, Update};
 use requeue::{Clock, DeadLetterMode, Message, RecursiveLoop, Sampler, Settings, SharedTable};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
@@ -164,13 +164,16 @@ impl Shared {
         }
     }
 
-    async fn respond(&self, answer: Result<Answer, TableError>) -> Result<Answer, TableError> {
+    async fn respond(
+        &self,
+        answer: Result<TableResponse, TableError>,
+    ) -> Result<TableResponse, TableError> {
         // HTTP cuts dates to whole seconds.
         let since_epoch =
             self.clock.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let date = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since_epoch.as_secs()));
         sleep(RESPONSE).await;
-        Ok(Answer { date, ..answer? })
+        Ok(TableResponse { date, ..answer? })
     }
 }
 
@@ -179,7 +182,7 @@ impl Table for SimulatedTable {
         &'a self,
         key: &'a Key,
         update: &'a Update,
-    ) -> BoxFuture<'a, Result<Answer, TableError>> {
+    ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
             let table = &self.table;
             table.arrive().await;
@@ -198,7 +201,7 @@ impl Table for SimulatedTable {
         .boxed()
     }
 
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Answer, TableError>> {
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
             self.table.arrive().await;
             let answer = self.table.items.read(key).await;

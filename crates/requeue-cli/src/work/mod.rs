@@ -192,7 +192,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tokio::select! {
             biased;
             () = stop.told() => {
-                tracing::info!("told to end before it started: no message was received");
+                tracing::info!("stopped before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
             started = begin(arguments, &view) => Box::pin(started?.work(&view, arguments, &stop)).await,

@@ -57,7 +57,7 @@ fn a_period_with_a_fraction_is_not_rounded() {
 #[test]
 fn the_standard_input_is_read_for_a_hyphen() {
     let said = requeue_reading(r#"{"preset": "critical"}"#, &["check", "-"]).succeeded();
-    assert!(said.contains("\nfails fast: gives up a temporary failure after 17 s\n"), "{said}");
+    assert!(said.contains("\nfails fast: dead-letters a temporary failure after 17 s\n"), "{said}");
     let standard = requeue(&["check", "standard"]).succeeded();
     assert!(!standard.contains("fails fast"), "{standard}");
     assert!(said.starts_with("the policy (standard input) is valid"), "{said}");
@@ -196,7 +196,7 @@ fn events_that_are_handled_once_are_told_with_their_name() {
     ] {
         let expected = format!(
             "idempotency: {event}; remembered for {keep}; needs REQUEUE_TABLE; while the table does not \
-             answer, a message {trouble}"
+             respond, a message {trouble}"
         );
         assert_eq!(told(document), Some(expected));
     }

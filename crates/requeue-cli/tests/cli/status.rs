@@ -112,7 +112,7 @@ async fn without_a_queue_the_endpoint_of_the_environment_or_the_profile_counts()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_what_may_put_off_the_way_to_the_dead_letter_queue() {
+async fn it_says_what_may_delay_a_message_to_the_dead_letter_queue() {
     let sqs = queues().await;
     let server = sqs.serve(0).await.unwrap();
     let way = "of 3 messages in orders, a dead-lettered one reaches orders-dlq only when it is \

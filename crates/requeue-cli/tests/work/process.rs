@@ -285,10 +285,7 @@ async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
             "{arguments:?} {signal}: {:?}",
             told.elapsed()
         );
-        assert!(
-            said.contains("told to end before it started") && !said.contains("error"),
-            "{said}"
-        );
+        assert!(said.contains("stopped before it started") && !said.contains("error"), "{said}");
         assert_eq!(sqs.call_count("ReceiveMessage"), 0);
     }
 }

@@ -34,7 +34,7 @@ pub enum InvokeError {
         code: String,
     },
     /// An invocation may have begun, and may still run.
-    #[error("no answer of the function: {code}")]
+    #[error("no response of the function: {code}")]
     Lost {
         /// The error code.
         code: String,

@@ -110,7 +110,7 @@ impl<I: Invoke> FunctionTarget<I> {
                 failure => failure,
             },
             None => {
-                let detail = "no answer of the function in time; it may still run";
+                let detail = "no response of the function in time; it may still run";
                 Failure::new(FailureClass::Temporary, Evidence::TimeOut, detail)
             }
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
-use requeue::aws;
+use requeue::aws::{self, UNREADABLE};
 use requeue_aws::{CallError, Region, SdkConfig, Service, call_json};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
@@ -122,8 +122,6 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> String {
 }
 
 const KMS: &str = "its KMS key must be enabled, and the role needs kms:Decrypt on that key";
-
-const UNREADABLE: &str = "UnreadableAnswer";
 
 fn no_response(code: &str) -> String {
     let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";

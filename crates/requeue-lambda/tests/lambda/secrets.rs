@@ -280,7 +280,7 @@ async fn a_refusal_names_what_the_role_needs() {
     }
     for status in [200, 400] {
         let output = refused(status, "canary").await;
-        assert!(output.ends_with(&format!("{PARAMETER}: UnreadableAnswer\n")), "{output}");
+        assert!(output.ends_with(&format!("{PARAMETER}: UnreadableResponse\n")), "{output}");
     }
 }
 

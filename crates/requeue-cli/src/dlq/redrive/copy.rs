@@ -300,7 +300,7 @@ impl<'a> Copier<'a> {
 
     fn advised(&self, error: Error, to: &QueueArn) -> Error {
         let to = to.name();
-        if !self.sender.has_given_up() {
+        if !self.sender.has_stopped() {
             return error;
         }
         if self.result.in_doubt.is_empty() {

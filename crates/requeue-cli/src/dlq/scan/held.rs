@@ -105,7 +105,7 @@ impl CutGroups {
         None
     }
 
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn stop(&mut self) {
         *self = Self::default();
     }
 }

@@ -299,7 +299,7 @@ impl<'a> Scan<'a> {
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
         let Ok(responses) = self.sqs.release(&self.queue.arn, &handles).await else {
             // The final release reports the error.
-            self.cut.give_up();
+            self.cut.stop();
             return false;
         };
         for ((id, _), response) in of_group.iter().zip(responses) {

@@ -213,8 +213,8 @@ checks! {
         letter does not say why. In a FIFO queue an annotated copy would lose its place, so the \
         mode annotate works as redrive there.";
     "direct-queue", dead_letters::direct_queue, "In the mode direct the function sends each \
-        message that it gives up to this queue. If that fails, the message stays until SQS moves \
-        it.";
+        message that it dead-letters to this queue. If that fails, the message stays until SQS \
+        moves it.";
     "queue-permissions", permissions::queue_permissions, "With the function's role, Lambda's \
         poller receives and deletes messages, and the function sends copies and dead letters, \
         deletes originals and changes visibility.";

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use requeue::aws::SdkConfig;
+use requeue::aws::{SdkConfig, UNREADABLE};
 use requeue::queue::CallError;
 use requeue_aws::{Service, call_json};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::super::calls::list;
 use super::super::checks::REQUEUE;
 use super::super::facts::{Known, Unread};
 use crate::endpoints;
-use crate::failed_call::{FailedCall, TOO_MANY_PAGES, UNREADABLE, call_error};
+use crate::failed_call::{FailedCall, TOO_MANY_PAGES, call_error};
 use crate::function::{LogEvent, encoded, get, log_events};
 use crate::progress::{CommandProgress, NOTICEABLE};
 

@@ -100,7 +100,7 @@ impl Clients {
         let parameters = json!({ "ParameterFilters": [filter] });
         let found = self.ask_json(&sdk, PARAMETERS, arn, parameters).await?;
         let Some(parameter) = list(&found).first() else {
-            let missing = CallError::answered(400, "ParameterNotFound");
+            let missing = CallError::responded(400, "ParameterNotFound");
             return Err(Unread::of(PARAMETERS.1, arn, missing));
         };
         let name = text(&parameter["KeyId"]);

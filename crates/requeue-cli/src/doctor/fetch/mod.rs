@@ -117,7 +117,7 @@ impl Clients {
     ) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(queue, None, &[]).await;
         let missing = || {
-            let missing = CallError::answered(400, "QueueDoesNotExist");
+            let missing = CallError::responded(400, "QueueDoesNotExist");
             Unread::of(ATTRIBUTES, source.arn.to_string(), missing)
         };
         let found = source.queue.clone().and_then(|queue| queue.ok_or_else(missing));
@@ -276,7 +276,7 @@ fn mapping(mapping: &Value) -> Mapping {
             let key = text(&mapping["KMSKeyArn"]);
             let key = key.unwrap_or_else(|| "the key of the mapping's filters".to_owned());
             let code = error["ErrorCode"].as_str().unwrap_or("Unreadable");
-            Err(Unread::of("kms:Decrypt", key, CallError::answered(400, code)))
+            Err(Unread::of("kms:Decrypt", key, CallError::responded(400, code)))
         }
     };
     let window = mapping["MaximumBatchingWindowInSeconds"].as_u64();

@@ -50,6 +50,6 @@ async fn an_invocation_that_outlasts_its_time_may_still_run_and_the_log_says_so(
     let report = processed(Silent, settings).await;
     let outcome = &report.outcomes[0];
     assert_eq!(outcome.class, Some(FailureClass::Temporary));
-    let detail = "no answer of the function in time; it may still run";
+    let detail = "no response of the function in time; it may still run";
     assert_eq!(outcome.detail.as_deref(), Some(detail));
 }

@@ -39,7 +39,7 @@ fn refused<T>() -> Known<T> {
     Err(Unread {
         permission: "aws:Ask",
         resource: "it".to_owned(),
-        error: CallError::answered(403, "AccessDenied"),
+        error: CallError::responded(403, "AccessDenied"),
     })
 }
 

@@ -27,7 +27,7 @@ fn told(change: Change) -> Vec<(&'static str, String)> {
 }
 
 fn gone<T>() -> Known<T> {
-    let error = CallError::answered(404, "NoSuchEntity");
+    let error = CallError::responded(404, "NoSuchEntity");
     Err(Unread { permission: "iam:SimulatePrincipalPolicy", resource: "role".to_owned(), error })
 }
 

@@ -22,7 +22,7 @@ fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
 
 fn missing(d: &mut Deployment, arn: &str) {
     d.secret(arn, Ok(AccessDecision::Allowed));
-    let error = CallError::answered(400, "ResourceNotFoundException");
+    let error = CallError::responded(400, "ResourceNotFoundException");
     d.function().secrets[0].key = Err(Unread { error, ..refused::<()>().unwrap_err() });
 }
 
