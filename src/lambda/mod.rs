@@ -15,7 +15,7 @@ use crate::clock::from_epoch_millis;
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::processor::BatchProcessor;
-use crate::queue::Queue;
+use crate::queue::{MAX_RUN, Queue};
 use crate::report::Report;
 
 mod event;
@@ -120,7 +120,7 @@ where
                     "the Runtime API names no deadline that an invocation can have: each invocation gets 15 minutes"
                 );
             });
-            USUAL_LONGEST_RUN
+            MAX_RUN
         })
     }
 }
@@ -128,8 +128,6 @@ where
 /// The longest run of a function that an SQS queue invokes, which one on Lambda Managed Instances
 /// has. Source: Lambda quotas.
 const LONGEST_RUN: Duration = Duration::from_secs(5_400);
-/// The longest run of any other function. Source: Lambda quotas.
-const USUAL_LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The most by which the clocks of the Runtime API and of this process may differ.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 

@@ -6,10 +6,11 @@ mod sqs;
 
 #[doc(inline)]
 pub use requeue_sqs::{
-    Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError,
-    InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES,
-    MAX_VISIBILITY, MAX_WAIT, MESSAGE_TOO_LONG, Outgoing, Principal, Queue, QueueArn, QueueUrl,
-    ReceiveRequest, Record, Source, is_attribute_name,
+    Arn, Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description,
+    EntryError, InvalidPrincipal, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES,
+    MAX_BATCH_ENTRIES, MAX_DELAY, MAX_EVENT, MAX_IN_FLIGHT, MAX_MAPPING_BATCH, MAX_QUEUE_NAME,
+    MAX_RECEIVES, MAX_RETENTION, MAX_RUN, MAX_VISIBILITY, MAX_WAIT, MESSAGE_TOO_LONG, Outgoing,
+    Principal, Queue, QueueArn, QueueUrl, ReceiveRequest, Record, Source, is_attribute_name,
 };
 pub use sqs::SqsQueue;
 
@@ -21,6 +22,3 @@ pub(crate) const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 /// which may be [`RECEIVED_BEFORE`] earlier than an invocation of 15 minutes.
 pub(crate) const MAX_VISIBILITY_WAIT: Duration =
     Duration::from_secs(MAX_VISIBILITY.as_secs() - RECEIVED_BEFORE.as_secs() - 15 * 60);
-
-/// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
-pub(crate) const MAX_RETENTION: Duration = Duration::from_hours(14 * 24);

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
+use requeue::queue::Arn;
 use requeue::{FailureClass, InvalidPolicy, QueueConfig, QueueSettings, Settings, Variables};
 
 use crate::table::counted;
@@ -177,12 +178,11 @@ pub(crate) fn parse_text(text: &str) -> Result<Document, InvalidPolicy> {
 
 /// The command that prints the document whose ARN this is.
 fn stored(arn: &str) -> Option<String> {
-    let mut parts = arn.splitn(6, ':');
-    match (parts.next()?, parts.nth(1)?) {
-        ("arn", "ssm") => Some(format!(
+    match Arn::of(arn).service {
+        "ssm" => Some(format!(
             "aws ssm get-parameter --with-decryption --name {arn} --query Parameter.Value --output text"
         )),
-        ("arn", "secretsmanager") => Some(format!(
+        "secretsmanager" => Some(format!(
             "aws secretsmanager get-secret-value --secret-id {arn} --query SecretString --output text"
         )),
         _ => None,

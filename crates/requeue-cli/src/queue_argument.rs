@@ -9,7 +9,7 @@ use aws_sdk_sqs::config::Region;
 use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
-use requeue::queue::{CallError, QueueArn, QueueUrl};
+use requeue::queue::{CallError, MAX_QUEUE_NAME, QueueArn, QueueUrl};
 use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
@@ -18,8 +18,6 @@ use crate::{Error, bail};
 
 /// The region if neither the option, the environment, the AWS profile nor the queue names one.
 const DEFAULT_REGION: &str = "us-east-1";
-/// The longest name of a queue. Source: SQS developer guide, "Amazon SQS standard queue quotas".
-const MAX_NAME: usize = 80;
 
 /// The option `--region` of several commands.
 #[derive(Default, clap::Args)]
@@ -78,9 +76,9 @@ impl FromStr for QueueName {
         }
         let stem = text.strip_suffix(".fifo").unwrap_or(text);
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if stem.is_empty() || text.len() > MAX_NAME || !stem.chars().all(is_part) {
+        if stem.is_empty() || text.len() > MAX_QUEUE_NAME || !stem.chars().all(is_part) {
             return Err(format!(
-                "the name of a queue has at most {MAX_NAME} letters, digits, hyphens and \
+                "the name of a queue has at most {MAX_QUEUE_NAME} letters, digits, hyphens and \
                  underscores; {FORMS}"
             ));
         }
@@ -347,7 +345,7 @@ mod tests {
             let read = read.map_or_else(|error| error, |name| format!("{name:?}"));
             assert!(read.starts_with(expected), "{text}: {read}");
         }
-        let long = "x".repeat(MAX_NAME);
+        let long = "x".repeat(MAX_QUEUE_NAME);
         assert!(long.parse::<QueueName>().is_ok() && (long + "x").parse::<QueueName>().is_err());
     }
 }

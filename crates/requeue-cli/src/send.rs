@@ -12,7 +12,7 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use requeue::printable;
-use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES};
+use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_DELAY};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
     /// The time until the message can be received, at most 15m. FIFO queues allow none.
-    #[arg(long, help_heading = "Message", value_name = "DURATION", value_parser = within(0..=900))]
+    #[arg(long, help_heading = "Message", value_name = "DURATION", value_parser = within(0..=MAX_DELAY.as_secs()))]
     delay: Option<Duration>,
     /// The deduplication id on a FIFO queue: SQS accepts one message with it in 5 minutes.
     /// [default: a new one for each message]

@@ -8,14 +8,7 @@ use crate::engine::message::Received;
 use crate::engine::{Receive, digest};
 use crate::view::system_attributes;
 use crate::{EmbeddedSqs, SqsError};
-use requeue_sqs::{MAX_BATCH_ENTRIES, QueueArn};
-
-/// The most messages of a batch, and of one from a FIFO queue. Source: Lambda developer guide,
-/// "Configuring scaling behavior for SQS event source mappings".
-const MAX_BATCH: usize = 10_000;
-const MAX_FIFO_BATCH: usize = 10;
-/// The most bytes of an event. Source: Lambda quotas.
-const MAX_EVENT: usize = 6 * 1024 * 1024;
+use requeue_sqs::{MAX_BATCH_ENTRIES, MAX_EVENT, MAX_MAPPING_BATCH, QueueArn};
 
 /// An event source mapping with `ReportBatchItemFailures`, one batch after the other.
 ///
@@ -64,7 +57,7 @@ impl EventSourceMapping {
     /// queue.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
-        let most = if queue.is_fifo() { MAX_FIFO_BATCH } else { MAX_BATCH };
+        let most = if queue.is_fifo() { MAX_BATCH_ENTRIES } else { MAX_MAPPING_BATCH };
         Self { sqs, queue, batch_size: batch_size.clamp(1, most) }
     }
 
@@ -105,19 +98,16 @@ impl EventSourceMapping {
 
 impl Batch {
     /// The ids of its messages.
-    #[must_use]
     pub fn message_ids(&self) -> Vec<&str> {
         self.0.iter().map(|received| received.message.id.as_str()).collect()
     }
 
     /// The ids of the messages that the result leaves in the queue.
-    #[must_use]
     pub fn kept(&self, result: &InvocationResult) -> Vec<&str> {
         kept(result, &self.message_ids())
     }
 
     /// The event that the function gets. `queue` is the queue of the batch.
-    #[must_use]
     pub fn event(&self, queue: &QueueArn) -> Value {
         let records = self.0.iter().map(|received| record(received, queue));
         json!({ "Records": records.collect::<Vec<_>>() })

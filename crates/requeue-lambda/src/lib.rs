@@ -28,7 +28,7 @@ pub use function::{
     Invoked, LambdaFunction,
 };
 #[doc(hidden)]
-pub use function::{MAX_EVENT, call_limit};
+pub use function::call_limit;
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
     InvalidClientCertificate, InvalidSigningSecret, Proxy, SigningSecret, TargetRules, TargetUrl,

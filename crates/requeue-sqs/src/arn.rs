@@ -1,4 +1,4 @@
-//! The ARN of a queue.
+//! ARNs: that of a queue, and the parts of any other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,44 +22,37 @@ pub struct QueueArn {
 
 impl QueueArn {
     /// The partition: `aws`, `aws-cn` and so on.
-    #[must_use]
     pub fn partition(&self) -> &str {
         &self.partition
     }
 
     /// The region.
-    #[must_use]
     pub fn region(&self) -> &str {
         &self.region
     }
 
     /// The account.
-    #[must_use]
     pub fn account(&self) -> &str {
         &self.account
     }
 
     /// The queue's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Whether the queue is a FIFO queue: SQS requires the ending `.fifo` for those, and forbids it
     /// for others.
-    #[must_use]
     pub fn is_fifo(&self) -> bool {
         self.name.strip_suffix(".fifo").is_some()
     }
 
     /// The queue's URL at AWS's own endpoint of its partition.
-    #[must_use]
     pub fn url(&self) -> String {
         self.url_at(&format!("https://sqs.{}.{}", self.region, suffix_of(&self.partition)))
     }
 
     /// The queue's URL at another endpoint.
-    #[must_use]
     pub fn url_at(&self, endpoint: &str) -> String {
         format!("{}/{}/{}", endpoint.trim_end_matches('/'), self.account, self.name)
     }
@@ -75,17 +68,46 @@ impl FromStr for QueueArn {
     type Err = InvalidQueueArn;
 
     fn from_str(arn: &str) -> Result<Self, InvalidQueueArn> {
-        let parts: Vec<&str> = arn.split(':').collect();
-        let ["arn", partition, "sqs", region, account, name] = parts[..] else {
+        let Arn { partition, service: "sqs", region, account, resource: name } = Arn::of(arn)
+        else {
             return Err(InvalidQueueArn);
         };
-        let is_wrong = |part: &&str| part.is_empty() || part.contains('/');
+        let is_wrong = |part: &&str| part.is_empty() || part.contains(['/', ':']);
         if [partition, region, name].iter().any(is_wrong) || !is_account(account) {
             return Err(InvalidQueueArn);
         }
         let [partition, region, account, name] =
             [partition, region, account, name].map(str::to_owned);
         Ok(Self { partition, region, account, name })
+    }
+}
+
+/// The parts of any ARN, such as that of a role or a key. A text that is no ARN is a resource alone.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arn<'a> {
+    pub partition: &'a str,
+    pub service: &'a str,
+    pub region: &'a str,
+    pub account: &'a str,
+    /// The rest, which may have colons of its own.
+    pub resource: &'a str,
+}
+
+impl<'a> Arn<'a> {
+    pub fn of(arn: &'a str) -> Self {
+        let Some(parts) = arn.strip_prefix("arn:") else {
+            return Self { resource: arn, ..Self::default() };
+        };
+        let mut parts = parts.splitn(5, ':');
+        let mut part = || parts.next().unwrap_or_default();
+        let [partition, service, region, account, resource] = [(); 5].map(|()| part());
+        Self { partition, service, region, account, resource }
+    }
+
+    /// The last part of the resource, without its type and path.
+    pub fn name(self) -> &'a str {
+        self.resource.rsplit(['/', ':']).next().unwrap_or_default()
     }
 }
 

@@ -46,13 +46,17 @@ mod clock;
 pub mod digest;
 pub mod printable;
 
-pub use arn::{InvalidQueueArn, QueueArn};
+pub use arn::{Arn, InvalidQueueArn, QueueArn};
 pub use attribute::{Attribute, AttributeValue, is_attribute_name, message_bytes};
 pub use clock::{Clock, epoch_millis};
 pub use error::{
     CallError, CallErrorKind, Confirmation, EntryError, MESSAGE_TOO_LONG, code_with_text,
 };
-pub use limits::{Delay, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT, whole_secs};
+pub use limits::{
+    Delay, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_DELAY, MAX_EVENT, MAX_IN_FLIGHT,
+    MAX_MAPPING_BATCH, MAX_QUEUE_NAME, MAX_RECEIVES, MAX_RETENTION, MAX_RUN, MAX_VISIBILITY,
+    MAX_WAIT, whole_secs,
+};
 pub use port::{Description, Outgoing, Queue, ReceiveRequest, Source};
 pub use principal::{InvalidPrincipal, Principal};
 pub use record::Record;

@@ -1,4 +1,4 @@
-//! Limits of SQS, each with its source.
+//! Limits of SQS, and of Lambda as its consumer, each with its source.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +13,23 @@ pub const MAX_BATCH_BYTES: usize = 1_048_576;
 pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
 /// Longest wait of a receive. Source: SQS API reference, `ReceiveMessage`.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);
+/// Longest delay of a message. Source: SQS API reference, `SendMessage`.
+pub const MAX_DELAY: Duration = Duration::from_secs(900);
+/// Longest retention of a queue, 14 days. Source: SQS API reference, `SetQueueAttributes`.
+pub const MAX_RETENTION: Duration = Duration::from_secs(1_209_600);
+/// Greatest `maxReceiveCount`. Source: the console's form; the documents name no bound.
+pub const MAX_RECEIVES: u64 = 1_000;
+/// Most messages in flight at once. Source: SQS developer guide, "Amazon SQS message quotas".
+pub const MAX_IN_FLIGHT: u32 = 120_000;
+/// Most characters of a queue's name, with `.fifo`. Source: SQS API reference, `CreateQueue`.
+pub const MAX_QUEUE_NAME: usize = 80;
+/// Most messages of a batch of an event source mapping. Source: Lambda developer guide,
+/// "Configuring scaling behavior for SQS event source mappings".
+pub const MAX_MAPPING_BATCH: usize = 10_000;
+/// Most bytes of an invocation's event. Source: Lambda quotas, "Invocation payload".
+pub const MAX_EVENT: usize = 6 * 1024 * 1024;
+/// Longest run of a function, except on Lambda Managed Instances. Source: Lambda quotas.
+pub const MAX_RUN: Duration = Duration::from_secs(900);
 
 /// A delay that SQS accepts for one message: whole seconds, 0 to 900.
 ///
@@ -32,7 +49,6 @@ impl Delay {
     pub const MAX: Self = Self(900);
 
     /// `delay` rounded up to whole seconds, or [`Delay::MAX`] when it is longer.
-    #[must_use]
     pub fn at_most(delay: Duration) -> Self {
         let secs = whole_secs(delay).min(u64::from(Self::MAX.0));
         Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
@@ -43,7 +59,6 @@ impl Delay {
     /// # Panics
     ///
     /// If there are more than 900.
-    #[must_use]
     pub const fn secs(secs: u16) -> Self {
         assert!(secs <= Self::MAX.0, "SQS holds nothing back for longer");
         Self(secs)
@@ -63,7 +78,6 @@ impl fmt::Display for Delay {
 }
 
 /// Rounded up: SQS knows no fractions, and a named delay is a lower bound.
-#[must_use]
 pub fn whole_secs(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }

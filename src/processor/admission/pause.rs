@@ -12,10 +12,10 @@ use crate::disposition::{Deferral, Strategy};
 use crate::gate::{Limiter, NotPermitted, Permit, Recovery};
 use crate::limit::{Admission, Ask, Demand, StartTag};
 use crate::policy;
+use crate::queue::MAX_MAPPING_BATCH;
 use crate::settings::Mode;
 use crate::shared_table::{Admitted, NoTicket, Request, SharedPauses, Ticket};
 
-const MAX_BATCH: usize = 10_000;
 /// The longest wait with the visibility timeout, since an operator may end the pause at any time.
 const LONGEST_BY_VISIBILITY: Duration = Duration::from_mins(15);
 
@@ -209,7 +209,7 @@ impl Call<'_> {
             Demand { longest: Duration::ZERO, ..self.demand(gate, Some(Ask::Joins(until))) };
         let request = Request { demand, sample: self.turn.sample, may_be_deferred: true };
         // The pause also defers the rest of its batch soon, and the message is not urgent.
-        let admitted = shared.take_slot(gate.scope, &gate.limit, request, MAX_BATCH);
+        let admitted = shared.take_slot(gate.scope, &gate.limit, request, MAX_MAPPING_BATCH);
         match timeout_at(self.attempts.deadlines.cutoff, admitted).await {
             Ok(Admitted::By(Admission::InLine(tag, at))) => Some((gate.carried(tag), at)),
             _ => None,

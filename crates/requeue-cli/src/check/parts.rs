@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use requeue::QueueConfig;
 use requeue::policy::{FairShares, MessageKey, RateLimit, RetryPolicy};
+use requeue::queue::MAX_DELAY;
 use serde_json::{Value, json};
 
 use super::WARNING;
+use crate::doctor::{LEAST_RECEIVES, TIMEOUTS};
 use crate::document::RETRIED_CLASSES;
 use crate::table::{counted, span, thousands};
 
@@ -78,24 +80,16 @@ fn place(key: &MessageKey) -> String {
     }
 }
 
-/// A visibility timeout lasts at least this many function timeouts, plus the batching window.
-/// Source: Lambda developer guide, "Using Lambda with Amazon SQS".
-const VISIBILITY_FACTOR: u32 = 6;
-/// The least `maxReceiveCount`. Source: as above.
-const MIN_RECEIVES: u32 = 5;
-/// The longest delay of one copy. A message may exceed its total timeout by this.
-const LAST_WAIT: Duration = Duration::from_secs(900);
-
 pub(super) fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     let mut lines =
         vec!["queueConfig: Requeue does not apply it; set these values at the queue".to_owned()];
     let mut tell =
         |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
     if let Some(visibility) = queue.visibility_timeout {
-        let words = match visibility / VISIBILITY_FACTOR {
+        let words = match visibility / TIMEOUTS {
             timeout if timeout < Duration::from_secs(1) => {
                 format!(
-                    "{WARNING}too short for any function; it must be at least {VISIBILITY_FACTOR} × the \
+                    "{WARNING}too short for any function; it must be at least {TIMEOUTS} × the \
                      function's timeout plus the batching window"
                 )
             }
@@ -112,7 +106,7 @@ pub(super) fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
             .filter_map(|class| policy.class(*class))
             .map(|class| class.total_timeout)
             .max();
-        let needed = longest.unwrap_or_default() + LAST_WAIT;
+        let needed = longest.unwrap_or_default() + MAX_DELAY;
         let words = if retention > needed {
             format!("longer than the {} that this policy may take", span(needed))
         } else {
@@ -124,9 +118,9 @@ pub(super) fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         tell("messageRetentionPeriod", span(retention), words);
     }
     if let Some(count) = queue.max_receive_count {
-        let words = if count < MIN_RECEIVES {
+        let words = if count < LEAST_RECEIVES {
             format!(
-                "{WARNING}too low; it must be at least {MIN_RECEIVES}, because receives without a call \
+                "{WARNING}too low; it must be at least {LEAST_RECEIVES}, because receives without a call \
                  count too"
             )
         } else {

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
-use requeue::queue::{Attribute, AttributeValue, Outgoing};
+use requeue::queue::{Arn, Attribute, AttributeValue, Outgoing};
 use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -150,8 +150,7 @@ impl Filter {
     fn names_source_of(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
         let moved_from = letter.record.dead_letter_source.as_ref().map(ToString::to_string);
         moved_from.as_deref().or(claimed_source(letter, dead)).is_some_and(|arn| {
-            let name = arn.rsplit(':').next().unwrap_or_default();
-            self.source.iter().any(|wanted| wanted == arn || wanted == name)
+            self.source.iter().any(|wanted| wanted == arn || wanted == Arn::of(arn).name())
         })
     }
 

@@ -6,7 +6,7 @@ use std::thread;
 use futures_util::future::join_all;
 use requeue::Clock;
 use requeue::aws::SdkConfig;
-use requeue::queue::{Description, QueueArn};
+use requeue::queue::{Description, MAX_IN_FLIGHT, QueueArn};
 use rustix::termios::{QueueSelector, tcflush};
 use serde::Serialize;
 use serde_json::Value;
@@ -45,14 +45,12 @@ pub(crate) struct QueueArguments {
     pub(crate) region: RegionArgument,
     /// Most messages to look at.
     #[arg(long, help_heading = "Queue", value_name = "COUNT", default_value_t = MAX_MESSAGES,
-          value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_IN_FLIGHT)))]
     max_messages: u32,
 }
 
 const MAX_MESSAGES: u32 = 10_000;
 const MAX_SOURCES: usize = 10;
-/// In flight at once. Source: SQS developer guide, "Amazon SQS message quotas".
-const MAX_IN_FLIGHT: i64 = 120_000;
 
 #[derive(Clone)]
 pub(crate) struct DeadLetters {

@@ -144,7 +144,7 @@ fn principals(principal: &Value) -> &[Value] {
 }
 
 fn names_role(principal: &Value, role: &str) -> Truth {
-    let name = Arn::of(role).role_name();
+    let name = Arn::of(role).name();
     let session = format!(":sts::{}:assumed-role/{name}/", Arn::of(role).account);
     let truths = principals(principal).iter().map(|principal| match principal.as_str() {
         Some(principal) if principal == "*" || principal == role => Truth::Yes,

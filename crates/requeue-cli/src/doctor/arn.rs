@@ -1,28 +1,6 @@
-//! The parts of any ARN, such as that of a role, a key or a secret. A text that is no ARN has empty
-//! parts. The ARN of a queue is a [`QueueArn`](requeue::queue::QueueArn).
+//! Names and ARNs of keys and functions.
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arn<'a> {
-    pub(crate) partition: &'a str,
-    pub(crate) service: &'a str,
-    pub(crate) region: &'a str,
-    pub(crate) account: &'a str,
-    /// The rest, which may have colons of its own.
-    pub(crate) resource: &'a str,
-}
-
-impl<'a> Arn<'a> {
-    pub(crate) fn of(arn: &'a str) -> Self {
-        let mut parts = arn.splitn(6, ':').skip(1);
-        let mut part = || parts.next().unwrap_or_default();
-        let [partition, service, region, account, resource] = [(); 5].map(|()| part());
-        Self { partition, service, region, account, resource }
-    }
-
-    pub(crate) fn role_name(self) -> &'a str {
-        self.resource.rsplit('/').next().unwrap_or_default()
-    }
-}
+pub(crate) use requeue::queue::Arn;
 
 /// Whether the name of a KMS key is an alias, or the ARN of one.
 pub(crate) fn is_alias(key: &str) -> bool {
@@ -40,19 +18,18 @@ pub(crate) fn key_name(key: &str, of: &str) -> String {
 
 /// The version or alias in the name or ARN of this function.
 pub(crate) fn qualifier<'a>(name: &'a str, function: &str) -> Option<&'a str> {
-    let name = match Arn::of(name).resource {
-        resource if name.starts_with("arn:") => resource.strip_prefix("function:")?,
-        _ => name,
-    };
-    let (name, qualifier) = name.rsplit_once(':')?;
+    let (name, qualifier) = without_type(name).rsplit_once(':')?;
     (name.rsplit(':').next() == Some(function)).then_some(qualifier)
 }
 
 /// The function's name in this name or ARN, without a version or alias.
 pub(crate) fn function_name(name: &str) -> &str {
-    let resource = if name.starts_with("arn:") { Arn::of(name).resource } else { name };
-    let resource = resource.strip_prefix("function:").unwrap_or(resource);
-    resource.split(':').next().unwrap_or_default()
+    without_type(name).split(':').next().unwrap_or_default()
+}
+
+fn without_type(name: &str) -> &str {
+    let resource = Arn::of(name).resource;
+    resource.strip_prefix("function:").unwrap_or(resource)
 }
 
 #[cfg(test)]

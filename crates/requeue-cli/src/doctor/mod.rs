@@ -23,7 +23,7 @@ mod show;
 
 pub(crate) use arn::Arn;
 pub(crate) use calls::text;
-pub(crate) use checks::RECEIVES_OF_A_TARGET;
+pub(crate) use checks::{LEAST_RECEIVES, RECEIVES_OF_A_TARGET, TIMEOUTS};
 pub(crate) use diagnosis::unknown;
 pub(crate) use facts::Known;
 pub(crate) use fetch::{Clients, Invoked};

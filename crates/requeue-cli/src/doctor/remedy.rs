@@ -83,7 +83,7 @@ pub(crate) fn parameters(context: &Context<'_>, parameters: &str) -> Option<Reme
 }
 
 pub(crate) fn widen(function: &Function, actions: &str) -> Remedy {
-    let name = Arn::of(&function.role).role_name();
+    let name = Arn::of(&function.role).name();
     let show = format!(
         "aws iam get-role --role-name {name} --query \
          Role.PermissionsBoundary.PermissionsBoundaryArn --output text"
@@ -113,7 +113,7 @@ pub(crate) fn grant(
     resource: impl Serialize,
     name: &str,
 ) -> String {
-    let role = Arn::of(&function.role).role_name();
+    let role = Arn::of(&function.role).name();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
     format!(

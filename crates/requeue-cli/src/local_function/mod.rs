@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use requeue::queue::MAX_EVENT;
 use requeue::{Clock, InBulk, Settings, bulk};
-use requeue_lambda::{Config, FunctionTarget, Invoke, InvokeError, Invoked, MAX_EVENT};
+use requeue_lambda::{Config, FunctionTarget, Invoke, InvokeError, Invoked};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot, watch};

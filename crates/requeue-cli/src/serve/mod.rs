@@ -11,7 +11,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use requeue::embedded::Server;
 use requeue::embedded::loopback::{self, Bounds};
-use requeue::queue::MAX_BATCH_BYTES;
+use requeue::queue::{MAX_BATCH_BYTES, MAX_RUN, MAX_VISIBILITY};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -98,11 +98,11 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u16).range(1..=100))]
     maximum_concurrency: u16,
     /// The function's timeout. A process that needs longer is killed.
-    #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "15s", value_parser = within(1..=900))]
+    #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "15s", value_parser = within(1..=MAX_RUN.as_secs()))]
     timeout: Duration,
     /// The queue's visibility timeout: a message that was not deleted becomes visible again after
     /// it. [default: twice --timeout; with --target twice the sum of --timeout and 20 s]
-    #[arg(long, help_heading = "Queue", value_name = "DURATION", value_parser = within(0..=43_200))]
+    #[arg(long, help_heading = "Queue", value_name = "DURATION", value_parser = within(0..=MAX_VISIBILITY.as_secs()))]
     visibility_timeout: Option<Duration>,
     /// Receives after which SQS moves a message to the dead-letter queue.
     #[arg(long, help_heading = "Queue", value_name = "RECEIVES", default_value_t = 5,

@@ -273,7 +273,11 @@ fn the_limits_are_those_of_the_code() {
         ("crates/requeue-sqs/src/limits.rs", "MAX: Self = Self(900)", "one copy | 900 s"),
         ("src/queue/mod.rs", "from_secs(300 + 60)", "less 1,260 s"),
         ("src/queue/mod.rs", "RECEIVED_BEFORE.as_secs() - 15 * 60)", "41,940 s"),
-        ("src/queue/mod.rs", "Duration::from_hours(14 * 24)", "14 days"),
+        (
+            "crates/requeue-sqs/src/limits.rs",
+            "MAX_RETENTION: Duration = Duration::from_secs(1_209_600)",
+            "14 days",
+        ),
         (
             "src/delivery.rs",
             "MAX_COPIES_IN_ROW: u32 = 10;",

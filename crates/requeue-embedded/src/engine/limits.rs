@@ -1,34 +1,39 @@
-//! The numbers of SQS. One place for all of them; nothing here computes.
+//! The numbers of SQS, with those of `requeue-sqs`. Nothing here computes.
 //!
 //! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use requeue_sqs::{
+    MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_DELAY, MAX_IN_FLIGHT, MAX_RECEIVES, MAX_RETENTION,
+    MAX_VISIBILITY, MAX_WAIT,
+};
+
 /// Most characters of a batch entry's id. Source: reference, `SendMessageBatchRequestEntry`.
 pub(crate) const BATCH_ID_CHARS: usize = 80;
 /// Bounds of `MaximumMessageSize`; the upper one is its default. Source: reference, `CreateQueue`.
-pub(crate) const MESSAGE_BYTES: RangeInclusive<u64> = 1_024..=1_048_576;
+pub(crate) const MESSAGE_BYTES: RangeInclusive<u64> = 1_024..=MAX_BATCH_BYTES as u64;
 /// Bounds of `DelaySeconds`, of a queue and of a message. Source: reference, `SendMessage`.
-pub(crate) const DELAY_SECS: RangeInclusive<u64> = 0..=900;
+pub(crate) const DELAY_SECS: RangeInclusive<u64> = 0..=MAX_DELAY.as_secs();
 /// The upper one bounds the total since the receive. Source: reference, `ChangeMessageVisibility`.
-pub(crate) const VISIBILITY_SECS: RangeInclusive<u64> = 0..=43_200;
+pub(crate) const VISIBILITY_SECS: RangeInclusive<u64> = 0..=MAX_VISIBILITY.as_secs();
 /// Visibility timeout of a queue that names none. Source: reference, `CreateQueue`.
 pub(crate) const DEFAULT_VISIBILITY_SECS: u64 = 30;
 /// Bounds of `MessageRetentionPeriod`: one minute to 14 days. Source: reference, `CreateQueue`.
-pub(crate) const RETENTION_SECS: RangeInclusive<u64> = 60..=1_209_600;
+pub(crate) const RETENTION_SECS: RangeInclusive<u64> = 60..=MAX_RETENTION.as_secs();
 /// Retention of a queue that names none: 4 days. Source: reference, `CreateQueue`.
 pub(crate) const DEFAULT_RETENTION_SECS: u64 = 345_600;
 /// Bounds of `WaitTimeSeconds`. Source: reference, `ReceiveMessage`.
-pub(crate) const WAIT_SECS: RangeInclusive<u64> = 0..=20;
+pub(crate) const WAIT_SECS: RangeInclusive<u64> = 0..=MAX_WAIT.as_secs();
 /// Bounds of `MaxNumberOfMessages`. Source: reference, `ReceiveMessage`.
-pub(crate) const RECEIVE_MESSAGES: RangeInclusive<u64> = 1..=10;
-/// Bounds of `maxReceiveCount`. Source: the console's form; the documents name no bound.
-pub(crate) const MAX_RECEIVE_COUNT: RangeInclusive<u64> = 1..=1_000;
+pub(crate) const RECEIVE_MESSAGES: RangeInclusive<u64> = 1..=MAX_BATCH_ENTRIES as u64;
+/// Bounds of `maxReceiveCount`.
+pub(crate) const MAX_RECEIVE_COUNT: RangeInclusive<u64> = 1..=MAX_RECEIVES;
 /// `maxReceiveCount` of a redrive policy that names none. Source: reference, `CreateQueue`.
 pub(crate) const DEFAULT_MAX_RECEIVE_COUNT: u64 = 10;
-/// Most messages in flight at once. Source: guide, "Amazon SQS visibility timeout".
-pub(crate) const IN_FLIGHT: usize = 120_000;
+/// Most messages in flight at once.
+pub(crate) const IN_FLIGHT: usize = MAX_IN_FLIGHT as usize;
 /// Most attributes of a message. Source: guide, "Amazon SQS message quotas".
 pub(crate) const ATTRIBUTES: usize = 10;
 /// Of an attribute's name, and of its type. Source: guide, "Amazon SQS message metadata".
@@ -43,8 +48,6 @@ pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
 pub(crate) const BETWEEN_PURGES: Duration = Duration::from_mins(1);
 /// How long the name of a deleted queue stays reserved. Source: reference, `DeleteQueue`.
 pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
-/// The ending `.fifo` included. Source: reference, `CreateQueue`.
-pub(crate) const QUEUE_NAME_CHARS: usize = 80;
 /// Bounds of `MaxResults`; the upper one is the default. Source: reference, `ListQueues`.
 pub(crate) const LISTED_QUEUES: RangeInclusive<u64> = 1..=1_000;
 /// The upper one is the default. Source: reference, `StartMessageMoveTask`.

@@ -24,7 +24,7 @@ pub(crate) use moves::{MoveStatus, MoveTask};
 use queue::{QueueState, Take};
 use settings::Settings;
 
-use requeue_sqs::epoch_millis;
+use requeue_sqs::{MAX_QUEUE_NAME, epoch_millis};
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -320,11 +320,7 @@ fn queue_name(name: &str, fifo: bool) -> Result<(), SqsError> {
         (false, _) => (name, true),
     };
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    if ending
-        && !chars.is_empty()
-        && name.len() <= limits::QUEUE_NAME_CHARS
-        && chars.bytes().all(legal)
-    {
+    if ending && !chars.is_empty() && name.len() <= MAX_QUEUE_NAME && chars.bytes().all(legal) {
         return Ok(());
     }
     Err(SqsError::invalid(if fifo {

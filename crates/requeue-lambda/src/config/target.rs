@@ -6,7 +6,7 @@ use std::fmt;
 
 use ::http::Method;
 use requeue::policy::MessageKey;
-use requeue::queue::is_attribute_name;
+use requeue::queue::{MAX_MAPPING_BATCH, is_attribute_name};
 
 use super::Reader;
 use crate::function::{FunctionName, FunctionSettings};
@@ -18,9 +18,6 @@ use crate::secrets::{self, SecretArn};
 
 const METHODS: [(&str, Method); 3] =
     [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
-
-/// The most messages of a batch from a standard queue. Source: Lambda quotas.
-const MAX_MESSAGES_PER_CALL: usize = 10_000;
 
 pub(super) const NOT_FETCHED: &str = "only Config::load fetches secrets";
 
@@ -72,8 +69,8 @@ impl Reader {
     }
 
     pub(super) fn function_settings(&mut self, scope: Option<MessageKey>) -> FunctionSettings {
-        let what = format!("a whole number from 1 to {MAX_MESSAGES_PER_CALL}");
-        let is_allowed = |count: &usize| (1..=MAX_MESSAGES_PER_CALL).contains(count);
+        let what = format!("a whole number from 1 to {MAX_MAPPING_BATCH}");
+        let is_allowed = |count: &usize| (1..=MAX_MAPPING_BATCH).contains(count);
         let most = self.vars.parse("MESSAGES_PER_CALL", is_allowed, &what);
         let messages_per_call = most.unwrap_or(FunctionSettings::default().messages_per_call);
         FunctionSettings { messages_per_call, scope }

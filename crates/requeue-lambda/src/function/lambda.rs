@@ -14,6 +14,7 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use requeue::Settings;
 use requeue::aws::{self, SdkConfig};
+use requeue::queue::{MAX_EVENT, MAX_RUN};
 use requeue_aws::{CallError, Region, Service, call};
 use serde_json::Value;
 use tokio::sync::OnceCell;
@@ -22,10 +23,6 @@ use tokio::time::timeout;
 use super::connection::http_clients;
 use super::{FunctionName, Invoke, InvokeError, Invoked};
 
-/// The longest event. Source: Lambda quotas, "Invocation payload".
-pub const MAX_EVENT: usize = 6 * 1024 * 1024;
-/// The longest run of a function. Source: Lambda quotas.
-const LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The longest start before a run, and the time of the requests. Source: Lambda developer guide,
 /// "Lambda execution environment lifecycle": ten seconds for the init phase.
 const START: Duration = Duration::from_secs(15);
@@ -33,10 +30,9 @@ const START: Duration = Duration::from_secs(15);
 const ASKING: Duration = Duration::from_secs(3);
 
 /// The time limit of a call if the function's own timeout is unknown.
-pub(crate) const LONGEST_CALL: Duration = LONGEST_RUN.saturating_add(START);
+pub(crate) const LONGEST_CALL: Duration = MAX_RUN.saturating_add(START);
 
 /// The time limit of a call that the settings make, for a function with this timeout of its own.
-#[must_use]
 pub fn call_limit(limit: Duration, own: Duration) -> Duration {
     let least = own + START;
     if limit >= LONGEST_CALL { least } else { limit.max(least) }
@@ -89,7 +85,7 @@ impl LambdaFunction {
                 "the function's timeout is not known: lambda:GetFunctionConfiguration is optional"
             );
         }
-        let own = known.unwrap_or(LONGEST_RUN);
+        let own = known.unwrap_or(MAX_RUN);
         let limit = call_limit(limits.timeout, own);
         if limits.timeout < limit {
             tracing::warn!(
@@ -110,7 +106,7 @@ impl LambdaFunction {
         let read = |answer: &HttpResponse| requeue_aws::json::<Value>(answer);
         let configuration = call(self.config().await, Service::Lambda, request, read).await.ok()?;
         let timeout = Duration::from_secs(configuration["Timeout"].as_u64()?);
-        (timeout <= LONGEST_RUN).then_some(timeout)
+        (timeout <= MAX_RUN).then_some(timeout)
     }
 
     async fn config(&self) -> &SdkConfig {

@@ -22,7 +22,7 @@ mod name;
 
 pub use error::InvokeError;
 pub(crate) use lambda::LONGEST_CALL;
-pub use lambda::{LambdaFunction, MAX_EVENT, call_limit};
+pub use lambda::{LambdaFunction, call_limit};
 pub use name::{FunctionName, InvalidFunctionName};
 
 /// The response of a function. An invoker writes it as a literal, so a third field would be a new

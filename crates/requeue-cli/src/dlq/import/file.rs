@@ -9,7 +9,7 @@ use std::path::{self, Path, PathBuf};
 
 use requeue::FailureClass;
 use requeue::printable;
-use requeue::queue::{Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
+use requeue::queue::{Arn, Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use serde::Deserialize;
 
 use super::report::Report;
@@ -79,8 +79,7 @@ impl Summary {
         let to_name = to.name();
         let to = to.to_string();
         let from = self.moved_from.iter().filter(|from| **from != to);
-        let from: Vec<&str> =
-            from.map(|from| from.rsplit(':').next().unwrap_or_default()).collect();
+        let from: Vec<&str> = from.map(|from| Arn::of(from).name()).collect();
         let more = from.len().saturating_sub(MAX_SHOWN);
         let mut from = printable::line(&from[..from.len() - more].join(" and ")).into_owned();
         if more > 0 {

@@ -1,12 +1,13 @@
 //! Checks of the dead-letter queues.
 
-use requeue::queue::QueueArn;
+use requeue::queue::{MAX_RETENTION, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
+use super::super::arn::function_name;
 use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
 use super::{
-    Checked, Context, LEAST_RECEIVES, LONGEST_RETENTION, Level, Remedy, Skip, all, at, consumers,
-    danger, days, ok, remedy, warning,
+    Checked, Context, LEAST_RECEIVES, Level, Remedy, Skip, all, at, consumers, danger, days, ok,
+    remedy, warning,
 };
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -109,7 +110,7 @@ fn create(beside: &QueueArn, name: &str) -> String {
         "aws sqs create-queue --region {} --queue-name {name} --attributes \
          MessageRetentionPeriod={}{fifo}",
         beside.region(),
-        LONGEST_RETENTION.as_secs()
+        MAX_RETENTION.as_secs()
     )
 }
 
@@ -140,7 +141,7 @@ fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) 
     };
     let (level, limit) = if own < source && !arn.is_fifo() {
         (Level::Danger, "; SQS deletes a late dead letter at once")
-    } else if own < LONGEST_RETENTION {
+    } else if own < MAX_RETENTION {
         (Level::Warning, "; SQS allows 14 days")
     } else {
         (Level::Ok, "")
@@ -155,7 +156,7 @@ fn retention(queue: &QueueAttributes, arn: &QueueArn, source: &QueueAttributes) 
 }
 
 fn longest_retention(arn: &QueueArn) -> String {
-    remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())
+    remedy::queue_attribute(arn, "MessageRetentionPeriod", MAX_RETENTION.as_secs())
 }
 
 fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Checked {
@@ -184,10 +185,9 @@ pub(super) fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     }
 }
 
-/// An ARN has the function's name before its alias or version.
 fn is_own(context: &Context<'_>, consumer: &str) -> bool {
     let own = context.function().map(|function| function.name.as_str());
-    own.is_ok_and(|own| consumer.split(':').nth(6) == Some(own))
+    own.is_ok_and(|own| function_name(consumer) == own)
 }
 
 pub(super) fn reasons(context: &Context<'_>) -> Checked {
@@ -260,7 +260,7 @@ pub(super) fn direct_queue(context: &Context<'_>) -> Checked {
         return at(level, found, [set_url()]);
     }
     let Some(queue) = reached.queue.as_ref()? else { return missing(direct) };
-    let is_short = queue.retention < LONGEST_RETENTION;
+    let is_short = queue.retention < MAX_RETENTION;
     let level = if is_short { Level::Warning } else { Level::Ok };
     let found = format!("{name} keeps a message for {}; SQS allows 14 days", days(queue.retention));
     at(level, found, [longest_retention(direct)])

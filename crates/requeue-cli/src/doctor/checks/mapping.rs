@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use requeue::queue::MAX_RUN;
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
 use super::super::arn::function_name;
-use super::{Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy, warning};
+use super::{
+    Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy, warning,
+};
 use crate::table::{messages, span, thousands};
 
 /// Requeue's own fields, and that of an envelope. Source: `docs/reference/wire-format.md`.
@@ -14,8 +17,6 @@ const MEMBERS: [&str; 5] =
     ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
 const MAX_CONCURRENCY: u32 = 1_000;
-/// The longest timeout of a function, in seconds. Source: Lambda quotas.
-const LONGEST_TIMEOUT: u64 = 900;
 
 pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
@@ -118,7 +119,7 @@ pub(super) fn longer(context: &Context<'_>) -> Result<Option<Duration>, Skip> {
     let longest = limits.timeout * rounds;
     let needed = (longest + limits.reserve.min(longest / 3)).as_millis().div_ceil(1_000);
     let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-    Ok((longest > time && needed <= LONGEST_TIMEOUT).then(|| Duration::from_secs(needed)))
+    Ok((longest > time && needed <= MAX_RUN.as_secs()).then(|| Duration::from_secs(needed)))
 }
 
 pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {

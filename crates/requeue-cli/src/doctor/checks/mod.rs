@@ -6,7 +6,8 @@ use std::time::Duration;
 use requeue::queue::{MAX_VISIBILITY, QueueArn};
 
 use super::diagnosis::{
-    Check, Checked, Context, Diagnosis, Finding, Level, Remedy, Skip, at, danger, not_checked, ok, warning,
+    Check, Checked, Context, Diagnosis, Finding, Level, Remedy, Skip, at, danger, not_checked, ok,
+    warning,
 };
 use super::facts::{Deployment, Function, Mapping, QueuePath, Reached};
 use super::remedy;
@@ -25,20 +26,13 @@ mod target;
 #[cfg(test)]
 pub(super) mod tests;
 
-/// Longest delay of a message, and so of a copy. Source: SQS API reference, `SendMessage`.
-const LONGEST_DELAY: Duration = Duration::from_secs(900);
-/// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
-const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
-
 /// As a multiple of the function's timeout. Source: Lambda developer guide, "Configuring SQS
 /// queue".
-const TIMEOUTS: u32 = 6;
+pub(crate) const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
-const LEAST_RECEIVES: u32 = 5;
+pub(crate) const LEAST_RECEIVES: u32 = 5;
 /// Receives after which an annotated copy is visible again at once.
 const ANNOTATED_RECEIVES: u32 = 10;
-/// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
-const MOST_RECEIVES: u32 = 1_000;
 
 const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
 

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use requeue::queue::{MAX_BATCH_BYTES, MAX_DELAY, MAX_RECEIVES, MAX_RETENTION, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
 use super::super::facts::RedriveSettings;
 use super::dead_letters::set_direct;
 use super::{
-    ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, LONGEST_DELAY, LONGEST_RETENTION, Level,
-    MOST_RECEIVES, Skip, TIMEOUTS, all, at, danger, days, mapping, ok, recommended, remedy,
-    set_visibility, target, warning,
+    ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, Level, Skip, TIMEOUTS, all, at, danger,
+    days, mapping, ok, recommended, remedy, set_visibility, target, warning,
 };
 use crate::document::retries;
 use crate::table::{span, thousands};
@@ -77,12 +76,12 @@ fn worker_visibility(context: &Context<'_>, arn: &QueueArn, visibility: Duration
 pub(super) fn retention(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let (retention, budget) = (queue.retention, context.age_budget()?);
-    let needed = budget + LONGEST_DELAY;
+    let needed = budget + MAX_DELAY;
     // The retention of each copy starts again. So a queue whose retention exceeds every single wait
     // loses a message only in a backlog.
     let level = if retention > needed {
         Level::Ok
-    } else if context.waits_in_place()? || retention <= LONGEST_DELAY {
+    } else if context.waits_in_place()? || retention <= MAX_DELAY {
         Level::Danger
     } else {
         Level::Warning
@@ -91,7 +90,7 @@ pub(super) fn retention(context: &Context<'_>) -> Checked {
         "{}; a message can wait for the policy's {} plus one delay of {}{}",
         days(retention),
         span(budget),
-        span(LONGEST_DELAY),
+        span(MAX_DELAY),
         if level == Level::Ok { "" } else { ", so the retention is too short" }
     );
     let days = [4, 7, 14].map(|days| Duration::from_secs(86_400 * days));
@@ -100,7 +99,7 @@ pub(super) fn retention(context: &Context<'_>) -> Checked {
         None => format!(
             "policy: a `totalTimeoutSeconds` below {}, since SQS keeps a message for 14 days at \
              most",
-            LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
+            MAX_RETENTION.saturating_sub(MAX_DELAY).as_secs()
         ),
     };
     at(level, found, [remedy])
@@ -169,7 +168,7 @@ fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Che
         return ok(compared);
     }
     let mut remedies = Vec::new();
-    if needed <= MOST_RECEIVES {
+    if u64::from(needed) <= MAX_RECEIVES {
         remedies.push(remedy::redrive_policy(arn, &redrive.target, needed));
     }
     if let (true, Ok(mapping)) = (shares_batches && count > most, context.mapping()) {

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use requeue::queue::MAX_RUN;
+
 use super::super::arn::function_name;
 use super::super::facts::{InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
-use super::{Checked, Context, LOWER, Level, Remedy, Skip, at, danger, lengthen, ok, remedy, warning};
+use super::{
+    Checked, Context, LOWER, Level, Remedy, Skip, at, danger, lengthen, ok, remedy, warning,
+};
 use crate::table::span;
 
 /// The actions of the function on its target. Without the second it does not know its timeout.
 pub(crate) const INVOKING: [&str; 2] = ["lambda:InvokeFunction", "lambda:GetFunctionConfiguration"];
 /// For the start of an execution environment, and the way to Lambda and back.
 const START: Duration = Duration::from_secs(5);
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
     context.deployment.target.as_ref().ok_or(Skip::NotApplicable)
@@ -80,7 +83,7 @@ pub(super) fn longer(context: &Context<'_>) -> Result<Option<Duration>, Skip> {
     // A longer timeout has a longer reserve, up to the whole one.
     let needed = (time + reserve).as_millis().div_ceil(1_000);
     let needed = Duration::from_secs(u64::try_from(needed).unwrap_or(u64::MAX));
-    Ok((is_short && needed <= LONGEST_TIMEOUT).then_some(needed))
+    Ok((is_short && needed <= MAX_RUN).then_some(needed))
 }
 
 pub(super) fn timeout(context: &Context<'_>) -> Checked {

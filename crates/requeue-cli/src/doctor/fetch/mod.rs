@@ -10,7 +10,7 @@ use requeue::queue::{CallError, QueueArn};
 use requeue_aws::{Service, call_json};
 use serde_json::{Value, json};
 
-use super::arn::qualifier;
+use super::arn::{Arn, qualifier};
 use super::calls::{list, text};
 use super::checks::{SENDING, TAKING};
 use super::facts::{
@@ -69,8 +69,8 @@ impl Clients {
         // `ListEventSourceMappings`).
         let listed = match (own, &configuration.function_arn) {
             (Some(qualifier), Some(arn)) => {
-                let arn: Vec<&str> = arn.splitn(8, ':').take(7).collect();
-                format!("{}:{qualifier}", arn.join(":"))
+                let Arn { partition, region, account, .. } = Arn::of(arn);
+                format!("arn:{partition}:lambda:{region}:{account}:function:{function}:{qualifier}")
             }
             _ => name.to_owned(),
         };
