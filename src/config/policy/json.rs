@@ -62,6 +62,7 @@ pub(in crate::config) struct Json<'d> {
 const AS_DURATION: &str = ", or a duration as in 12h";
 
 const MAX_NAMES: usize = 10;
+const ALL_KEYS: &str = ": remove it, or use a key of docs/reference/policy.md";
 
 /// Keys with another name before the first release, and the new one.
 const RENAMED: [(&str, &str); 2] =
@@ -111,14 +112,13 @@ impl<'d> Json<'d> {
         let before = self.problems.count();
         for (at, (name, json)) in fields.iter().enumerate() {
             if !known.contains(&name.as_str()) {
-                let (nearest, is_meant) = nearest(name, known);
-                let (shown, hint) = match known.len() {
+                let (shown, hint) = match meant(name, known) {
                     // Such a name is no secret.
-                    _ if is_meant => (shortened(name), format!("; did you mean {nearest}?")),
-                    ..=MAX_NAMES => {
+                    Some(meant) => (shortened(name), format!("; did you mean {meant}?")),
+                    None if known.len() <= MAX_NAMES => {
                         (self.shown(name), format!(": use one of {}", known.join(", ")))
                     }
-                    _ => (self.shown(name), format!("; the nearest key is {nearest}")),
+                    None => (self.shown(name), ALL_KEYS.to_owned()),
                 };
                 self.problems.note(format!("{} is unknown{hint}", self.path_to(&shown)));
             } else if fields[..at].iter().any(|(earlier, _)| earlier == name) {
@@ -195,14 +195,14 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// The nearest known name, and whether it is meant.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> (&'k str, bool) {
+/// The known name that is likely meant.
+fn meant<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let name = plain(name);
     let like = |known: &str| strsim::jaro_winkler(&name, &plain(known));
     // Older names come last.
     let nearest = known.iter().rev().max_by(|one, other| like(one).total_cmp(&like(other)));
-    nearest.map_or(("", false), |known| (known, like(known) > ALIKE))
+    nearest.copied().filter(|known| like(known) > ALIKE)
 }
 
 /// The text in one line, harmless in a terminal, and cut.

@@ -399,7 +399,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"totalTimeoutSeconds": "soon"}"#,
             r#"totalTimeoutSeconds is `"soon"`: must be a number of seconds from 1 to 1208700, or a duration as in 12h"#,
         ),
-        (r#"{"retry": 5}"#, "retry is unknown; the nearest key is maxRetryAfterSeconds"),
+        (
+            r#"{"temporray": {}}"#,
+            "temporray is unknown: remove it, or use a key of docs/reference/policy.md",
+        ),
         (
             r#"{"errorConfigs": {"rate_limits": {}}}"#,
             "errorConfigs.rate_limits is unknown; did you mean rate-limit?",
@@ -590,7 +593,7 @@ fn a_wrong_entry_of_queues_is_refused_with_its_place() {
         ),
         (
             r#""refunds": {"sqsCalls": "off"}"#.to_owned(),
-            "queues.refunds.sqsCalls is unknown; the nearest key is messageTtlSeconds",
+            "queues.refunds.sqsCalls is unknown: remove it, or use a key of docs/reference/policy.md",
         ),
         (
             r#""refunds": {"limits": [{"limit": 1}], "rateLimit": {"limit": 1}}"#.to_owned(),
