@@ -16,15 +16,11 @@ pub(crate) const NOT_SENT: &str = "NotSent";
 /// The library's code for a message whose copy would be longer than SQS or its queue allows.
 pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 
-/// The event of a line about the circuit of all execution environments.
-pub(crate) const CIRCUIT_OPENED_FOR_ALL: &str = "circuit-opened-for-all";
-pub(crate) const CIRCUIT_CLOSED_FOR_ALL: &str = "circuit-closed-for-all";
-
 /// The fields of a line of the library about a message or a circuit.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
-    /// What the line tells, if it is not about a message.
+    /// The event, in a line that is not about a message.
     pub(crate) event: Option<String>,
     pub(super) message_id: Option<String>,
     pub(super) original_message_id: Option<String>,
@@ -38,6 +34,8 @@ pub(crate) struct LogLine {
     settlement: Option<String>,
     elapsed_ms: Option<u64>,
     pub(super) code: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) is_shared: bool,
     /// The failure that opened a circuit.
     cause: Option<String>,
     /// Why the function cannot start.
@@ -83,11 +81,11 @@ impl LogLine {
             (Some("release"), _) => Kind::Released,
             (Some("dead-letter"), _) => Kind::DeadLettered,
             (Some("complete"), _) => Kind::Ended,
-            (None, Some("circuit-opened" | CIRCUIT_OPENED_FOR_ALL)) => {
+            (None, Some("circuit-opened")) => {
                 let opened = Event::now(Kind::CircuitOpened, Ids::default());
                 return Some(opened.reason(self.cause.as_deref()));
             }
-            (None, Some("circuit-closed" | CIRCUIT_CLOSED_FOR_ALL)) => {
+            (None, Some("circuit-closed")) => {
                 return Some(Event::now(Kind::CircuitClosed, Ids::default()));
             }
             _ => return None,
@@ -206,13 +204,9 @@ mod tests {
             assert_eq!(event.map(|event| event.kind), Some(kind), "{settlement} {receives}");
         }
         for (line, kind) in [
-            (
-                r#"{"fields":{"message":"any","event":"circuit-opened"}}"#,
-                Some(Kind::CircuitOpened),
-            ),
-            (r#"{"event":"circuit-opened-for-all"}"#, Some(Kind::CircuitOpened)),
+            (r#"{"fields":{"message":"any","event":"circuit-opened"}}"#, Some(Kind::CircuitOpened)),
+            (r#"{"event":"circuit-opened","isShared":true}"#, Some(Kind::CircuitOpened)),
             (r#"{"fields":{"event":"circuit-closed"}}"#, Some(Kind::CircuitClosed)),
-            (r#"{"fields":{"event":"circuit-closed-for-all"}}"#, Some(Kind::CircuitClosed)),
             (r#"{"fields":{"message":"circuit would open: REQUEUE_MODE is report"}}"#, None),
             (r#"{"fields":{"message":"batch","received":3}}"#, None),
             (

@@ -21,8 +21,7 @@ mod sqs;
 
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
 pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
-pub(crate) use log_line::{
-    CIRCUIT_CLOSED_FOR_ALL, CIRCUIT_OPENED_FOR_ALL, LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
+pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
 

@@ -21,8 +21,10 @@ use crate::table::{Rows, clock_time, counted, moment, span, thousands};
 use crate::{Error, output};
 
 mod read;
+mod log;
 
-use read::{Circuit, Failure, LogFacts, Reader};
+use log::{Circuit, Failure, LogFacts};
+use read::Reader;
 
 #[derive(clap::Args)]
 #[command(
@@ -102,7 +104,6 @@ struct FunctionStatus {
     counts: Option<[u64; METRICS.len()]>,
     log: Option<LogFacts>,
     log_since: Duration,
-    has_scopes: bool,
 }
 
 /// The words of the output, and the metrics.
@@ -283,9 +284,8 @@ impl FunctionStatus {
         let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
         row("name", self.name.clone());
         row("state", self.state.clone());
-        let cannot_start = self.log.as_ref().and_then(|log| log.cannot_start.as_ref());
-        if let Some((at, why)) = cannot_start {
-            row("start", format!("failed at {} UTC: {why}", clock_time(time(*at))));
+        if let Some((at, why)) = self.log.as_ref().and_then(LogFacts::start_failure) {
+            row("start", format!("failed at {} UTC: {why}", clock_time(at)));
         }
         for (queue, state) in &self.mappings {
             row("mapping", format!("{queue}: {state}"));
@@ -303,7 +303,6 @@ impl FunctionStatus {
     fn circuit(&self, now: SystemTime) -> String {
         let Some(log) = &self.log else { return "unknown".to_owned() };
         let at = |millis| format!("{} UTC", clock_time(time(millis)));
-        let scopes = if self.has_scopes { "; the log does not name its scope" } else { "" };
         match log.circuit() {
             Circuit::NotOpened => format!("not opened in the last {}", span(self.log_since)),
             Circuit::Closed { at: closed } => format!("closed at {}", at(closed)),
@@ -316,7 +315,7 @@ impl FunctionStatus {
                 let due = log.next_due(epoch_millis(now));
                 let due = due.map(|due| format!("; a deferred message is due at {}", at(due)));
                 let due = due.unwrap_or_default();
-                format!("open since {} in {places}{cause}{due}{scopes}", at(since))
+                format!("open since {} in {places}{cause}{due}", at(since))
             }
         }
     }
@@ -388,8 +387,8 @@ impl FunctionStatus {
         json!({
             "function": self.name,
             "state": self.state,
-            "startFailure": self.log.as_ref().and_then(|log| log.cannot_start.as_ref()).map(|(at, why)| {
-                json!({ "at": moment(time(*at)), "error": why })
+            "startFailure": self.log.as_ref().and_then(LogFacts::start_failure).map(|(at, why)| {
+                json!({ "at": moment(at), "error": why })
             }),
             "mappings": mappings.collect::<Vec<_>>(),
             "circuit": circuit,

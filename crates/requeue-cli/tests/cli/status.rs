@@ -164,8 +164,7 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
                         "detail": detail })
             };
             let long = "status 503: https://payments.example/v1/charges/ch_3PqL0d2eZvKYlo2C0Xr";
-            let opened =
-                json!({ "event": "circuit-opened", "cause": "status 503" });
+            let opened = json!({ "event": "circuit-opened", "cause": "status 503" });
             json!({ "events": [
                 line("a", 3_600_000, &failed(long)),
                 line("b", 3_601_000, &failed(long)),
