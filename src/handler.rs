@@ -7,9 +7,9 @@ use std::sync::Arc;
 use futures_util::TryFutureExt;
 
 use crate::failure::Failure;
-use crate::scope::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
+use crate::scope::Scope;
 
 /// Methods that a handler leaves to the one inside it.
 macro_rules! forward {
@@ -55,7 +55,6 @@ pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
 ///
 /// A handler may wait for more than it needs, such as a body after the status. Such a handler
 /// checks this in its `poll` function, and on the last poll ends with the part that it has.
-#[must_use]
 pub fn is_last_poll() -> bool {
     LAST_POLL.try_with(|()| ()).is_ok()
 }

@@ -177,7 +177,6 @@ pub use disposition::{
     DeadLetterReason, Deferral, Disposition, IdempotencyNotes, ReleaseReason, Retry, Strategy,
 };
 pub use failure::{DetailText, Evidence, Failure, FailureClass};
-pub use scope::Scope;
 #[doc(hidden)]
 pub use handler::DynBulk;
 pub use handler::{
@@ -199,6 +198,7 @@ pub use processor::BatchProcessor;
 pub use queue::{InvalidPrincipal, Principal, Record};
 pub use report::{Outcome, Report, Settlement};
 pub use result_ext::ResultExt;
+pub use scope::Scope;
 pub use sender::TrustedSenders;
 pub use settings::{
     DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, QueueSettings, RecursiveLoop, Settings,

@@ -7,13 +7,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Response;
-use super::aws;
-use super::chain;
-use super::code;
-use super::exception;
 use super::status::told;
 use super::text::Words;
+use super::{Response, aws, chain, code, exception};
 use crate::failure::{DetailText, Evidence, Failure, FailureClass};
 
 tokio::task_local! {

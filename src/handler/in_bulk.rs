@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 
 use super::Handler;
 use crate::failure::Failure;
-use crate::scope::Scope;
 use crate::message::{Message, Raw};
 use crate::policy::RateLimit;
+use crate::scope::Scope;
 
 /// Works on several messages in one call, and has a result for each: for an API that takes many
 /// items at once.

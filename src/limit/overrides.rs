@@ -173,14 +173,12 @@ pub struct PausedKey {
 
 impl LimitStatus {
     /// Calls in each period of the policy.
-    #[must_use]
     pub fn calls_per_period(&self) -> u32 {
         let calls = self.of_policy.period.as_nanos().div_ceil(self.limit.interval().as_nanos());
         u32::try_from(calls).unwrap_or(u32::MAX)
     }
 
     /// The time until all waiting messages are called, if no more arrive.
-    #[must_use]
     pub fn clears_in(&self) -> Duration {
         let calls = u32::try_from(self.waiting).unwrap_or(u32::MAX);
         self.limit.interval().saturating_mul(calls).div_f64(self.pace.max(0.001))

@@ -21,7 +21,6 @@ impl RetryPolicy {
     /// [`max_retry_after`](Self::max_retry_after). If it then exceeds the rest of the age budget,
     /// the message is dead-lettered. A delay of the curve is cut to that rest. A time before the
     /// first receive counts as the first receive, since clocks differ.
-    #[must_use]
     pub fn decide(
         &self,
         history: &History,

@@ -61,7 +61,6 @@ pub struct LimitControl {
 impl LimitControl {
     /// The limit of all messages of a scope, if the policy has one. `queue` is set if the policy
     /// applies to that queue only.
-    #[must_use]
     pub fn new(
         shared: &SharedTable,
         policy: &RetryPolicy,

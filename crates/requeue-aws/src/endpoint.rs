@@ -114,7 +114,6 @@ fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
 
 /// The endpoint in the settings, for the service of this id, such as `CloudWatch Logs`, or for all.
 /// Precedence as in the SDK's clients. An empty one is none: the SDK would panic.
-#[must_use]
 pub fn set_endpoint(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
     let is_set = |url: &String| !url.is_empty();
     let for_all = || sdk.endpoint_url().map(str::to_owned).filter(is_set);

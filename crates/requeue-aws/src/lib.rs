@@ -227,7 +227,6 @@ fn body(answer: &HttpResponse) -> &[u8] {
 }
 
 /// Whether the service throttles, by the status or the SDK's list of error codes, without effect.
-#[must_use]
 pub fn is_throttled(error: &CallError) -> bool {
     error.raw_response().is_some_and(|answer| answer.status().as_u16() == 429)
         || error.code().is_some_and(|code| THROTTLING_ERRORS.contains(&code))

@@ -28,14 +28,12 @@ impl EmbeddedSqs {
     ///
     /// Its retries and timeouts are the SDK's defaults: see [`client_config`](Self::client_config)
     /// for others.
-    #[must_use]
     pub fn client(&self) -> aws_sdk_sqs::Client {
         aws_sdk_sqs::Client::from_conf(self.client_config().build())
     }
 
     /// The configuration of [`client`](Self::client), to be changed before a client is built from
     /// it.
-    #[must_use]
     pub fn client_config(&self) -> aws_sdk_sqs::config::Builder {
         aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -49,7 +47,6 @@ impl EmbeddedSqs {
     }
 
     /// The HTTP client alone, for a configuration of the caller's own.
-    #[must_use]
     pub fn http_client(&self) -> SharedHttpClient {
         SharedHttpClient::new(self.clone())
     }

@@ -58,13 +58,11 @@ pub enum Fault {
 
 impl Fault {
     /// [`Fault::Refuse`].
-    #[must_use]
     pub fn refuse(status: u16, code: impl Into<String>) -> Self {
         Self::Refuse { status, code: code.into() }
     }
 
     /// [`Fault::After`].
-    #[must_use]
     pub fn after(latency: Duration, then: Self) -> Self {
         Self::After(latency, Box::new(then))
     }
@@ -82,7 +80,6 @@ pub struct EntryFault {
 
 impl EntryFault {
     /// The fault of the entry at this position.
-    #[must_use]
     pub const fn new(position: usize, outcome: EntryOutcome) -> Self {
         Self { position, outcome }
     }

@@ -88,7 +88,6 @@ struct Shared {
 
 impl EmbeddedSqs {
     /// An instance without queues, in [`DEFAULT_REGION`] and [`DEFAULT_ACCOUNT`].
-    #[must_use]
     pub fn new(clock: Clock) -> Self {
         // Two instances must not give the same ids: an id is an idempotency key.
         let (seed, _) = uuid::Uuid::new_v4().as_u64_pair();
@@ -97,7 +96,6 @@ impl EmbeddedSqs {
 
     /// As [`new`](Self::new), with another region and account in the ARNs of queues, and with the
     /// same message ids in every run with the same seed.
-    #[must_use]
     pub fn seeded(clock: Clock, region: &str, account: &str, seed: u64) -> Self {
         Self(Arc::new(Shared {
             engine: Mutex::new(Engine::new(region, account, seed)),
@@ -129,13 +127,11 @@ impl EmbeddedSqs {
 
     /// The clock of this instance. A processor or worker on it uses the same clock, unless its
     /// settings have another.
-    #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
     /// All queues, by name.
-    #[must_use]
     pub fn queues(&self) -> Vec<QueueArn> {
         let engine = self.engine();
         engine.queue_names("").map(|name| arn(&engine, name)).collect()
@@ -235,7 +231,6 @@ impl EmbeddedSqs {
 
     /// The number of requests of this operation (such as `SendMessageBatch`) that have arrived,
     /// with the SDK's retries.
-    #[must_use]
     pub fn call_count(&self, operation: &str) -> u64 {
         self.calls().count(operation)
     }

@@ -55,7 +55,6 @@ pub struct Batch(Vec<Received>);
 impl EventSourceMapping {
     /// Delivers at most `batch_size` messages of `queue` at once: 1 to 10,000, or 1 to 10 of a FIFO
     /// queue.
-    #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
         let most = if queue.is_fifo() { MAX_BATCH_ENTRIES } else { MAX_MAPPING_BATCH };
         Self { sqs, queue, batch_size: batch_size.clamp(1, most) }

@@ -64,13 +64,11 @@ impl EmbeddedSqs {
 
 impl Server {
     /// The endpoint, as in `http://127.0.0.1:9324`.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// The port.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.address.port()
     }

@@ -23,12 +23,12 @@ mod http;
 mod secrets;
 
 pub use config::Config;
+#[doc(hidden)]
+pub use function::call_limit;
 pub use function::{
     FunctionName, FunctionSettings, FunctionTarget, InvalidFunctionName, Invoke, InvokeError,
     Invoked, LambdaFunction,
 };
-#[doc(hidden)]
-pub use function::call_limit;
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
     InvalidClientCertificate, InvalidSigningSecret, Proxy, SigningSecret, TargetRules, TargetUrl,

@@ -18,13 +18,11 @@ pub struct Attribute {
 
 impl Attribute {
     /// An attribute of the type `String`.
-    #[must_use]
     pub fn text(value: impl Into<String>) -> Self {
         Self { data_type: "String".to_owned(), value: AttributeValue::Text(value.into()) }
     }
 
     /// The value, unless it is binary.
-    #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match &self.value {
             AttributeValue::Text(text) => Some(text),
@@ -35,7 +33,6 @@ impl Attribute {
     /// The attribute as Lambda's events have it. Source: Lambda developer guide, "Using Lambda with
     /// Amazon SQS", the example of an event.
     #[doc(hidden)]
-    #[must_use]
     pub fn in_event(&self) -> Value {
         let (name, value) = match &self.value {
             AttributeValue::Text(text) => ("stringValue", text.clone()),
@@ -50,7 +47,6 @@ impl Attribute {
     }
 
     /// The bytes that SQS counts, without the name.
-    #[must_use]
     pub fn size(&self) -> usize {
         let value = match &self.value {
             AttributeValue::Text(text) => text.len(),
@@ -80,7 +76,6 @@ impl fmt::Debug for AttributeValue {
 }
 
 /// The bytes that SQS counts of a message: its body, and name, type and value of each attribute.
-#[must_use]
 pub fn message_bytes(body: &str, attributes: &BTreeMap<String, Attribute>) -> usize {
     body.len()
         + attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
@@ -88,7 +83,6 @@ pub fn message_bytes(body: &str, attributes: &BTreeMap<String, Attribute>) -> us
 
 /// Whether SQS allows these characters in the name of a message attribute. Source: SQS developer
 /// guide, "Amazon SQS message metadata".
-#[must_use]
 pub fn is_attribute_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

@@ -25,20 +25,17 @@ impl Clock {
 
     /// A clock that shows `start` now and advances with tokio's clock, also while that one is
     /// paused.
-    #[must_use]
     pub fn starting_at(start: SystemTime) -> Self {
         let origin = Instant::now();
         Self(Arc::new(move || start + origin.elapsed()))
     }
 
     /// A clock that shows the time that `time` returns, for tests that set it.
-    #[must_use]
     pub fn showing(time: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(time))
     }
 
     /// The time of day now.
-    #[must_use]
     pub fn now(&self) -> SystemTime {
         (self.0)()
     }
@@ -51,7 +48,6 @@ impl std::fmt::Debug for Clock {
 }
 
 /// Whole milliseconds since the epoch; a time before it counts as the epoch.
-#[must_use]
 pub fn epoch_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

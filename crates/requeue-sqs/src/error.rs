@@ -21,14 +21,12 @@ pub struct EntryError {
 
 impl EntryError {
     /// The service responded with this code.
-    #[must_use]
     pub fn responded(code: &str, sender_fault: bool) -> Self {
         Self { code: shown(code), sender_fault }
     }
 
     /// The service did not mention the entry, so it may have been carried out. Another try might do
     /// it twice.
-    #[must_use]
     pub fn unconfirmed() -> Self {
         Self { code: "Unconfirmed".to_owned(), sender_fault: true }
     }
@@ -63,7 +61,6 @@ pub enum CallErrorKind {
 
 impl CallError {
     /// The service responded with this HTTP status and this code.
-    #[must_use]
     pub fn responded(status: u16, code: &str) -> Self {
         let code = short(code);
         let is_of_gateway = matches!(status, 502 | 504);
@@ -81,19 +78,16 @@ impl CallError {
     }
 
     /// There is no response, for the reason that `code` names.
-    #[must_use]
     pub fn ambiguous(code: &str) -> Self {
         Self::new(code, CallErrorKind::Ambiguous)
     }
 
     /// A failure with this code and this meaning.
-    #[must_use]
     pub fn new(code: &str, kind: CallErrorKind) -> Self {
         Self { code: code.to_owned(), kind }
     }
 
     /// There is no response in time.
-    #[must_use]
     pub fn timed_out() -> Self {
         Self::ambiguous("TimedOut")
     }
@@ -120,7 +114,6 @@ fn is_one_of(codes: &str, code: &str) -> bool {
 
 /// The code of a refused send with this text, or [`MESSAGE_TOO_LONG`] if the text says so. Source: SQS's
 /// response to a message over the `MaximumMessageSize` of its queue.
-#[must_use]
 pub fn code_with_text<'a>(code: &'a str, text: Option<&str>) -> &'a str {
     let is_too_long = text.is_some_and(|text| text.contains("Message must be shorter than "));
     if is_too_long { MESSAGE_TOO_LONG } else { code }
@@ -149,7 +142,8 @@ mod tests {
     #[test]
     fn a_code_is_short_and_printable() {
         let long = format!("AWS.SimpleQueueService.A\n\u{1b}[2J\u{202e}{}", "x".repeat(1_000));
-        for code in [CallError::responded(400, &long).code, EntryError::responded(&long, true).code] {
+        for code in [CallError::responded(400, &long).code, EntryError::responded(&long, true).code]
+        {
             assert!(
                 code.starts_with("A\u{FFFD}\u{FFFD}[2J\u{FFFD}x") && code.len() < 120,
                 "{code}"

@@ -96,7 +96,6 @@ pub struct ReceiveRequest {
 
 impl ReceiveRequest {
     /// A request for this many messages.
-    #[must_use]
     pub const fn new(max: usize, wait: Duration, visibility: Duration) -> Self {
         Self { max, wait, visibility }
     }
@@ -136,7 +135,6 @@ pub struct Description {
 
 impl Description {
     /// An empty queue without a dead-letter queue.
-    #[must_use]
     pub const fn new(arn: QueueArn, visibility: Duration) -> Self {
         Self {
             arn,
@@ -153,7 +151,6 @@ impl Description {
 
     /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is
     /// missing.
-    #[must_use]
     pub fn read<'a>(
         attribute: impl Fn(&str) -> Option<&'a str>,
         date: Option<SystemTime>,
@@ -204,13 +201,11 @@ pub struct Outgoing<'a> {
 
 impl<'a> Outgoing<'a> {
     /// A message without a delay, a group and a deduplication id.
-    #[must_use]
     pub fn new(body: &'a str, attributes: &'a BTreeMap<String, Attribute>) -> Self {
         Self { body, delay: Delay::default(), attributes, group_id: None, deduplication_id: None }
     }
 
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
-    #[must_use]
     pub fn size(&self) -> usize {
         message_bytes(self.body, self.attributes)
     }

@@ -19,7 +19,6 @@ use std::fmt::Write as _;
 /// bidirectional control, no line or paragraph separator.
 ///
 /// Source of the bidirectional controls: Unicode Standard Annex 9, section 2.
-#[must_use]
 pub fn is_printable(c: char) -> bool {
     let is_bidi_control = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
@@ -28,14 +27,12 @@ pub fn is_printable(c: char) -> bool {
 
 /// A value as part of one line: every character that is not [printable](is_printable) becomes
 /// U+FFFD, tabs and line feeds too.
-#[must_use]
 pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
 /// The beginning of a line, at most this many bytes long, [printable](line()). It is for logged
 /// texts that somebody else chose.
-#[must_use]
 pub fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
@@ -48,7 +45,6 @@ pub fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
 /// assert!(message_id("059f36b4-87a3-44ab-83d2-661975830a7d").is_some());
 /// assert!(message_id("ann@example.com").is_none());
 /// ```
-#[must_use]
 pub fn message_id(id: &str) -> Option<&str> {
     let fits = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -63,7 +59,6 @@ pub fn message_id(id: &str) -> Option<&str> {
 /// # use requeue::printable::url;
 /// assert_eq!(url("http://user:secret@mq:9324/a@b"), "http://mq:9324/a@b");
 /// ```
-#[must_use]
 pub fn url(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -72,14 +67,12 @@ pub fn url(url: &str) -> String {
 }
 
 /// A whole text: as [`line()`], but tabs and line feeds stay.
-#[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_printable(c) || matches!(c, '\n' | '\t'))
 }
 
 /// JSON with the same values, in which no character needs to be replaced: in strings, `\uXXXX`
 /// stands for those that are not printable. Line feeds between values stay.
-#[must_use]
 pub fn json(json: String) -> String {
     // A raw control character below U+0020 cannot be inside a string, so those that are there are
     // white space between values.

@@ -62,7 +62,6 @@ impl Default for Record {
 
 impl Record {
     /// A record with empty attributes and nothing else.
-    #[must_use]
     pub const fn empty() -> Self {
         Self {
             message_id: None,

@@ -101,7 +101,6 @@ pub struct QueueUrl {
 impl QueueUrl {
     /// The queue's ARN. If the URL names no partition, `partition` counts; if it names no region,
     /// `region` counts.
-    #[must_use]
     pub fn arn(&self, partition: &str, region: &str) -> QueueArn {
         QueueArn {
             partition: self.partition.unwrap_or(partition).to_owned(),
@@ -112,7 +111,6 @@ impl QueueUrl {
     }
 
     /// Whether the host is one of AWS, and not that of an emulator.
-    #[must_use]
     pub const fn is_at_aws(&self) -> bool {
         self.partition.is_some()
     }

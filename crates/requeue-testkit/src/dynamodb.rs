@@ -7,7 +7,6 @@ use requeue_aws::{SdkConfig, Service, call_json};
 use serde_json::{Value, json};
 
 /// The configuration of clients of the emulator at this URL.
-#[must_use]
 pub fn config(url: &str) -> SdkConfig {
     let credentials = Credentials::new("test", "test", None, None, "test");
     SdkConfig::builder()

@@ -21,7 +21,6 @@ pub fn event_of(count: usize, body_len: usize, sent: u128) -> Bytes {
 const ID: &str = "059f36b4";
 
 /// The same event with messages of other ids. A message that comes again is one that was settled.
-#[must_use]
 pub fn renewed(event: &Bytes, round: u32) -> Bytes {
     let event = std::str::from_utf8(event).expect("the event is a text");
     Bytes::from(event.replace(ID, &format!("{round:08x}")))
