@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use requeue::policy::{Idempotency, RateLimit};
+use requeue::policy::{Idempotency, KeyLimit, MessageKey, RateLimit};
 use requeue::{Clock, Failure, SharedTable};
 use tokio::time::{Instant, advance, sleep};
 
@@ -69,6 +69,31 @@ async fn calls_that_a_stall_delayed_do_not_come_at_once() {
             let calls = times(&script);
             assert_eq!(calls.len(), 100);
             assert_exact(&limit, &calls, &format!("{latency:?}, stalled for {stall} ms"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_a_stall_kept_from_the_limit_of_all_asks_its_key_again() {
+    for latency in [None, Some(Duration::ZERO)] {
+        for stall in [3, 101, 1_000, 2_300, 20_000] {
+            let mut world = world(RateLimit::new(100, secs(1)), latency, &Arc::default());
+            // Twenty at once, since the calls may wait for the limit of all.
+            let mut each = RateLimit::new(5, secs(1));
+            each.burst = 30;
+            world.settings.policy.key_limits =
+                vec![KeyLimit::new(MessageKey::MessageGroupId, each)];
+            world.send_numbered(60).await;
+            let script = Script::new(|_| Act::Done);
+            let processor = world.processor(script.clone());
+            let stalled = async {
+                sleep(millis(5)).await;
+                advance(millis(stall)).await;
+            };
+            tokio::join!(world.run(&processor), stalled);
+            let calls = times(&script);
+            assert_eq!(calls.len(), 60);
+            assert_exact(&each, &calls, &format!("{latency:?}, stalled for {stall} ms"));
         }
     }
 }
