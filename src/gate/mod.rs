@@ -86,7 +86,7 @@ pub(crate) fn gate(
     // Requeue writes no `notBefore` on a FIFO queue, so there the field is not Requeue's.
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
     let due = ours
-        .map(|due| policy::believed_due(policy, due, delivery.sent))
+        .map(|due| policy::believed_due(policy, &delivery.state, due, delivery.sent))
         .max(delivery.limits.not_before);
     // If SQS received it after that time, it is due, even if this clock disagrees.
     let latest = now.max(delivery.copy_first_received.unwrap_or(now));

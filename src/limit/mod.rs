@@ -265,16 +265,23 @@ impl LimitState {
             return (update, end);
         }
         let known = KnownLimit::own(limit);
-        let before = before.in_effect(&known, now).limit.interval_nanos();
+        let before = before.in_effect(&known, now).limit;
         let limit = overrides.in_effect(&known, now).limit;
         if limit.adaptive {
             update = Pace::whole(&KnownLimit { since: now, ..KnownLimit::own(&limit) }, now)
                 .written(update);
         }
-        // Calls with a reservation are still made. After the last one, the new interval begins.
-        let sooner = before.saturating_sub(limit.interval_nanos());
-        if sooner > 0 && self.tat > now {
-            update = update.when(TAT, self.tat..=self.tat).set(TAT, (self.tat - sooner).max(now));
+        // Calls with a reservation are still made. After the last one, the new interval begins. A longer
+        // one brings no second burst.
+        let ahead = |limit: &RateLimit| {
+            limit.interval_nanos().saturating_mul(u64::from(limit.burst.max(1) - 1))
+        };
+        let tat = match before.interval_nanos().checked_sub(limit.interval_nanos()) {
+            Some(sooner) => self.tat.saturating_sub(sooner).max(now),
+            None => self.tat.saturating_add(ahead(&limit).saturating_sub(ahead(&before))),
+        };
+        if tat != self.tat && self.tat > now {
+            update = update.when(TAT, self.tat..=self.tat).set(TAT, tat);
         }
         (update, end)
     }

@@ -281,6 +281,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lower_limit_brings_no_second_burst() {
+        let limit = RateLimit { burst: 5, ..RateLimit::new(10, Duration::from_secs(1)) };
+        for (before, after) in [(5, [100, 300, 500]), (3, [0, 100, 300]), (0, [0, 0, 0])] {
+            let mut scope = Scope::default();
+            assert!((0..before).all(|_| scope.call(&limit, 0) == Some(0)));
+            scope.change(OverrideChange::Set { calls: 5, until: None }, &limit, 0);
+            assert_eq!([(); 3].map(|()| scope.call(&limit, 0)), after.map(Some), "{before}");
+        }
+    }
+
+    #[test]
     fn a_pause_gives_no_reservation_and_a_message_asks_again_sooner_than_it_may_end() {
         let limit = RateLimit::new(10, Duration::from_secs(1));
         let mut scope = Scope::default();

@@ -6,7 +6,7 @@ use super::decide::{MAX_SPREAD, Usage, max_retries, time_left};
 use super::{RetryPolicy, backoff};
 use crate::delay::{Delay, Wait};
 use crate::disposition::{Deferral, Disposition, Strategy};
-use crate::state::REDRIVE_TOLERANCE;
+use crate::state::{REDRIVE_TOLERANCE, RetryState};
 
 /// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
 /// without a call.
@@ -52,9 +52,14 @@ const LONGEST_IN_LINE: Duration = Duration::from_hours(12);
 const FIRST_FOR_TABLE: Duration = Duration::from_secs(20);
 const LONGEST_FOR_TABLE: Duration = Duration::from_secs(60);
 
-/// The due time of a copy that was sent at `sent`, as far as it is believed: no later than the
-/// longest wait that began then, for any clock. A later one must not cause endless hops.
-pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTime) -> SystemTime {
+/// The due time of a copy that was sent at `sent` with this state, as far as it is believed: no later
+/// than the longest wait that began then, for any clock. A later one must not cause endless hops.
+pub(crate) fn believed_due(
+    policy: &RetryPolicy,
+    state: &RetryState,
+    due: SystemTime,
+    sent: SystemTime,
+) -> SystemTime {
     let RetryPolicy {
         max_retry_after,
         max_deferral,
@@ -63,7 +68,6 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTi
         rate_limit,
         quota,
         temporary,
-        limit,
         ..
     } = policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
@@ -73,7 +77,7 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, sent: SystemTi
     let longest = curves
         .into_iter()
         .chain(spread)
-        .chain(limit.map(|_| LONGEST_IN_LINE))
+        .chain(state.start_tag.map(|_| LONGEST_IN_LINE))
         .fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     let longest = longest.saturating_add(REDRIVE_TOLERANCE);
     sent.checked_add(longest).map_or(due, |latest| due.min(latest))

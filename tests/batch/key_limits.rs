@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use requeue::policy::{FairShares, KeyLimit, RateLimit};
 use requeue::table::Table;
-use requeue::{Failure, Message, SharedTable};
+use requeue::{Failure, LimitControl, Message, Scope, SharedTable};
 use tokio::time::{Instant, sleep};
 
 use crate::idempotency::Told;
@@ -98,6 +98,26 @@ async fn a_key_keeps_as_much_of_its_burst_as_its_calls_may_wait_for_the_limit_of
             assert_eq!(calls.iter().filter(soon).count(), at_once, "{kept:?} {burst} {total}");
             assert_within(5, burst.max(BURST), &calls);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_joins_the_line_of_the_limit_of_all_before_it_asks_its_key() {
+    let mut world = with_keys(Kept::Together, 1);
+    world.settings.policy.limit.as_mut().unwrap().max_reservation = Duration::ZERO;
+    let processor = world.processor(Script::new(|_| Act::Done));
+    for n in 0..4 {
+        send(&world, n, "first").await;
+    }
+    world.invoke(&processor).await;
+    send(&world, 4, "other").await;
+    world.invoke(&processor).await;
+    let shared = world.settings.shared_table.as_ref().unwrap();
+    let (policy, key) = (&world.settings.policy, "/tenant".parse().unwrap());
+    for (tenant, is_new) in [("first", false), ("other", true)] {
+        let limit = LimitControl::of_key(shared, policy, None, Scope::default(), &key, tenant);
+        let limit = limit.unwrap().with_clock(world.clock.clone());
+        assert_eq!(limit.status().await.unwrap().is_new, is_new, "{tenant}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use requeue::policy::{Idempotency, RateLimit};
+use requeue::policy::{Idempotency, KeyLimit, MessageKey, RateLimit};
 use requeue::{Clock, Failure, SharedTable};
 use tokio::time::{Instant, advance, sleep};
 
@@ -70,6 +70,32 @@ async fn calls_that_a_stall_delayed_do_not_come_at_once() {
             assert_eq!(calls.len(), 100);
             assert_exact(&limit, &calls, &format!("{latency:?}, stalled for {stall} ms"));
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_a_stall_kept_from_the_limit_of_all_asks_its_key_again() {
+    for stall in [3, 101, 1_000, 2_300, 20_000] {
+        let limit = RateLimit::new(100, secs(1));
+        let mut world = world(limit, Some(Duration::ZERO), &Arc::default());
+        // Twenty at once, since the calls may wait for the limit of all.
+        let mut each = RateLimit::new(5, secs(1));
+        each.burst = 30;
+        world.settings.policy.key_limits = vec![KeyLimit::new(MessageKey::MessageGroupId, each)];
+        let script = Script::new(|_| Act::Done);
+        let [stalled, other] = [(); 2].map(|()| world.processor(script.clone()));
+        world.send_numbered(20).await;
+        let meanwhile = async {
+            sleep(millis(5)).await;
+            advance(millis(stall)).await;
+            world.send_numbered(20).await;
+            world.run(&other).await;
+        };
+        tokio::join!(world.invoke(&stalled), meanwhile);
+        world.run(&other).await;
+        let calls = times(&script);
+        assert_eq!(calls.len(), 40, "stalled for {stall} ms");
+        assert_exact(&each, &calls, &format!("stalled for {stall} ms"));
     }
 }
 

@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::asked::Asked;
-use crate::control::Paused;
 use crate::counted::Counted;
 use crate::history::History;
 use crate::idempotency::{Event, Work};
 use crate::life::Life;
+use crate::limits::{Capped, Changed, Kept, Place, Rated};
 use crate::probes::Probe;
 use crate::producer::Product;
 use crate::starved::Waiting;
@@ -131,26 +131,6 @@ impl Invocation {
     }
 }
 
-/// A call that a rate limit bounds.
-pub struct Rated {
-    pub at: Instant,
-    /// How often the table had been wiped by then.
-    pub wipes: u64,
-    pub units: u32,
-    /// The id of its message, and the units that it used when it ended.
-    pub id: String,
-    pub used: Option<(u32, Instant)>,
-}
-
-/// A response that says that nothing is left of an allowance, as its execution environment knows it.
-pub struct Capped {
-    pub environment: usize,
-    pub since: Instant,
-    pub until: Instant,
-    /// The calls of this environment meanwhile.
-    pub calls: u32,
-}
-
 /// The receives of the message before another one in its FIFO group, in the same batch.
 #[derive(Default)]
 struct Predecessor {
@@ -217,13 +197,14 @@ pub struct Book {
     pub in_hand_twice: BTreeSet<usize>,
     /// The messages of which each environment sent a copy.
     pub copied: BTreeSet<(usize, String)>,
-    /// The calls of each environment, by scope, as long as it lives.
-    pub paused: Option<Paused>,
-    /// The highest limit that an operator has set.
-    pub most_set: u32,
-    /// The last response of each scope without an allowance, as all environments or one know it.
-    pub capped: BTreeMap<(usize, usize), Capped>,
-    pub rated: BTreeMap<(usize, usize, Option<String>), Vec<Rated>>,
+    /// What an operator has changed.
+    pub changed: BTreeMap<Place, Changed>,
+    /// The highest limits that an operator has set.
+    pub most_set: BTreeMap<Place, u32>,
+    /// The last responses without an allowance.
+    pub capped: BTreeMap<Kept, Capped>,
+    /// The calls by each limit. Those of one environment count as long as it lives.
+    pub rated: BTreeMap<Kept, Vec<Rated>>,
     /// The attempts that the table counts, of each message in the queue or the dead-letter queue.
     pub counted: BTreeMap<(bool, String), Counted>,
     /// How many calls in each environment spoke of their service.
@@ -258,8 +239,8 @@ impl Book {
             left: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             copied: BTreeSet::new(),
-            paused: None,
-            most_set: 0,
+            changed: BTreeMap::new(),
+            most_set: BTreeMap::new(),
             capped: BTreeMap::new(),
             rated: BTreeMap::new(),
             counted: BTreeMap::new(),
@@ -440,15 +421,10 @@ impl Book {
         self.excuse(invocation, "trouble with the queue");
     }
 
-    /// An operator sets so many calls.
-    pub fn is_set(&mut self, calls: u32) {
-        self.most_set = self.most_set.max(calls);
-    }
-
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
         self.dead_lettered.retain(|(other, ..), _| *other != environment);
-        self.rated.retain(|(other, ..), _| *other != environment);
+        self.rated.retain(|(keeper, _), _| *keeper != Some(environment));
         self.capped.retain(|_, capped| capped.environment != environment);
         self.left.retain(|(other, ..)| *other != environment);
         self.waiting.born(environment);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use requeue::{Bulk, BulkHandler, Failure, FailureClass, Handler, Message, Scope, Strategy};
+use requeue::{Bulk, BulkHandler, Failure, FailureClass, Handler, Message, Mode, Scope, Strategy};
 use requeue_testkit::dice::Dice;
 use tokio::time::sleep;
 
@@ -69,7 +69,7 @@ impl BulkHandler for Script {
 
     async fn handle(&self, messages: Vec<Message>) -> Bulk<Failure> {
         let world = &self.world;
-        if let Err(what) = check_together(&world.plan, &messages) {
+        if let Err(what) = check_together(world, &messages) {
             let n = messages.first().and_then(|message| number(message.body()));
             world.book().history.violate(n, what);
         }
@@ -134,13 +134,17 @@ impl BulkHandler for Script {
     }
 }
 
-/// The messages of a call are few enough, of one scope, and all different. No two are of one FIFO
-/// group.
-fn check_together(plan: &Plan, messages: &[Message]) -> Result<(), String> {
+/// The messages of a call are few enough, of one scope, of the same values of keys, and all different.
+/// No two are of one FIFO group.
+fn check_together(world: &World, messages: &[Message]) -> Result<(), String> {
+    let plan = &world.plan;
     let most = plan.per_call.as_ref().map_or(1, |calls| calls.most);
     ensure((1..=most).contains(&messages.len()), "a call of too many messages")?;
-    let scopes = messages.iter().filter_map(|message| Some(plan.scope(number(message.body())?)));
-    ensure(scopes.collect::<BTreeSet<_>>().len() == 1, "a call of two scopes")?;
+    let numbers = || messages.iter().filter_map(|message| number(message.body()));
+    let scopes: BTreeSet<_> = numbers().map(|n| plan.scope(n)).collect();
+    ensure(scopes.len() == 1, "a call of two scopes")?;
+    let values: BTreeSet<_> = numbers().map(|n| world.book().values(plan, n)).collect();
+    ensure(values.len() == 1 || plan.mode == Mode::Report, "a call of two values of a key")?;
     let ids: BTreeSet<_> = messages.iter().map(Message::original_id).collect();
     ensure(ids.len() == messages.len(), "a message is twice in a call")?;
     let groups = messages.iter().filter_map(Message::group_id);

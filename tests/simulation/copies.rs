@@ -255,7 +255,7 @@ fn deferred(plan: &Plan, members: &Members, member: &Member) -> Checked {
     })?;
     // A rate limit holds back every call, also of a message that was deferred often.
     let most = past.deferrals.max(u64::from(plan.policy.max_deferrals));
-    let is_bounded = plan.policy.limit.is_none();
+    let is_bounded = plan.limits().is_empty();
     expect(deferrals <= most || !is_bounded, || format!("{deferrals} deferrals"))
 }
 

@@ -5,18 +5,16 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use requeue::classify::Response;
 use requeue::embedded::{MessageState, MessageView};
-use requeue::policy::{KeyLimit, RateLimit};
-use requeue::queue::{AttributeValue, CallError, Confirmation, Outgoing, QueueArn};
+use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, Mode, SqsBatchResponse};
 use tokio::time::Instant;
 
-use crate::book::{Book, Capped, HANDLE, InCall, Invocation, Member, Rated, Track};
+use crate::book::{Book, HANDLE, InCall, Invocation, Member, Track};
 use crate::bulk;
 use crate::copies;
 use crate::letters;
-use crate::plan::{DeadLetters, Told, UNITS, secs};
+use crate::plan::{DeadLetters, secs};
 use crate::producer::{CANARY, Copies, Maker, number};
 use crate::system::World;
 use crate::wire::Members;
@@ -27,10 +25,6 @@ const MAX_SKEW: u64 = 120;
 const TICK: Duration = Duration::from_millis(1);
 /// The shortest deferral of a message that waits in its place.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
-/// So long an environment calls at its own rate, from a request to the table that met a fault.
-const ALONE: Duration = Duration::from_secs(2);
-/// The limit knows so soon what a call says about it.
-const SETTLED: Duration = Duration::from_secs(2);
 
 impl Book {
     /// The handler is called: by which message, and for the how many-th time.
@@ -84,9 +78,8 @@ impl Book {
         if let Err(what) = self.check_once(world, environment, message) {
             self.history.violate(Some(n), what);
         }
-        let counts = in_call.is_first() || world.plan.policy.units.is_some();
         let of = (n, message.id().unwrap_or_default());
-        if counts && let Err(what) = self.check_rates(world, environment, of) {
+        if let Err(what) = self.check_rates(world, environment, of, in_call) {
             self.history.violate(Some(n), what);
         }
         let track = &mut self.tracks[n];
@@ -128,153 +121,6 @@ impl Book {
         )?;
         let most = usize::try_from(member.asked.retries(plan)).expect("small");
         ensure(!plan.is_fifo || calls <= most, "a call beyond a producer's limit")
-    }
-
-    /// No window of time has more calls than a rate limit: one for each interval, and the burst.
-    /// Without a table this holds for each environment. With a table, one that met a fault calls at
-    /// its own rate for a second, at most at that of the limit.
-    fn check_rates(
-        &mut self,
-        world: &World,
-        environment: usize,
-        (n, id): (usize, &str),
-    ) -> Result<(), String> {
-        let plan = &world.plan;
-        // Without an answer, a message that waits in its place is called on its second receive.
-        if plan.mode != Mode::Requeue || plan.store_uses_receives() {
-            return Ok(());
-        }
-        if let Some(mut limit) = plan.policy.limit {
-            self.check_pause(world, n, limit)?;
-            self.check_cap(world, environment, n)?;
-            limit.limit = limit.limit.max(self.most_set);
-            let units = plan.policy.units.as_ref().map_or(1, |_| self.units(n, limit));
-            self.check_rate(world, environment, (n, id), (None, units), limit)?;
-        }
-        let total = plan.policy.limit.map_or(Duration::ZERO, |limit| limit.max_reservation);
-        for KeyLimit { mut limit, .. } in plan.policy.key_limits.clone() {
-            // A call may wait for the limit of all after its slot.
-            let together = total.as_nanos().div_ceil(limit.interval().as_nanos());
-            limit.burst = limit.burst.max(1 + u32::try_from(together).expect("few"));
-            let group = self.tracks[n].product.group.clone().unwrap_or_default();
-            self.check_rate(world, environment, (n, id), (Some(group), 1), limit)?;
-        }
-        Ok(())
-    }
-
-    /// Only a call that had its slot before a pause by an operator is made in it.
-    fn check_pause(&self, world: &World, n: usize, limit: RateLimit) -> Result<(), String> {
-        let plan = &world.plan;
-        let Some(paused) = self.paused.filter(|_| plan.scope(n) == 0) else { return Ok(()) };
-        let keys = plan.policy.key_limits.iter().map(|key| key.limit.max_reservation);
-        let shares = if plan.per_call.is_some() { plan.function_timeout } else { Duration::ZERO };
-        let slots = limit.max_reservation + keys.sum::<Duration>() + plan.looseness(&limit);
-        let within = paused.since.elapsed() <= slots + shares + TICK;
-        ensure(within || !paused.is_known(world), "called in a pause by an operator")
-    }
-
-    fn check_rate(
-        &mut self,
-        world: &World,
-        environment: usize,
-        (n, id): (usize, &str),
-        (key, units): (Option<String>, u32),
-        limit: RateLimit,
-    ) -> Result<(), String> {
-        let plan = &world.plan;
-        // With its slot, it may wait to share a call, and each of a shared call has units.
-        let shares = plan.per_call.is_some() && plan.policy.units.is_some();
-        let shares = if shares { plan.function_timeout } else { Duration::ZERO };
-        // In its place it waits for the limit of all as long as it can.
-        let in_place = key.is_some() && copies::may_wait_in_place(plan);
-        let in_place = if in_place { plan.function_timeout / 2 } else { Duration::ZERO };
-        let what = if key.is_some() {
-            "called beyond the rate limit of a key"
-        } else {
-            "called beyond the rate limit"
-        };
-        let kept_by = plan.table.map_or(environment, |_| usize::MAX);
-        let calls = self.rated.entry((kept_by, plan.scope(n), key)).or_default();
-        let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
-        calls.push(Rated { at: Instant::now(), wipes, units, id: id.to_owned(), used: None });
-        let (interval, burst) = (limit.interval(), u64::from(limit.burst));
-        let mut before = 0;
-        for (count, rated) in (1..).zip(calls.iter().rev()) {
-            let Rated { at: began, wipes: earlier, units, used, .. } = rated;
-            // A call waits for the units of those before it, and for one of its own. Those that a
-            // call used are known a moment after it.
-            let used = used.filter(|(_, ended)| ended.elapsed() >= SETTLED);
-            let units = used.map_or(*units, |(used, _)| used);
-            before += if count == 1 { 1 } else { u64::from(units) };
-            // A table that was wiped begins with the burst, and knows no slot of the next seconds. The
-            // last wipe may have been right before the first one of these calls.
-            let meanwhile = wipes - earlier;
-            let beyond =
-                u32::try_from(before.saturating_sub(burst * (1 + meanwhile))).expect("few");
-            let lost = u32::try_from(meanwhile + u64::from(*earlier > 0)).expect("few");
-            let lost = limit.max_reservation * lost + in_place + shares;
-            // A timer has a resolution of a millisecond.
-            let within = began.elapsed() + TICK + plan.looseness(&limit) + lost;
-            let faults = world.table.as_ref().map_or(0, |table| table.faults_since(*began - ALONE));
-            let alone = faults * (interval + ALONE);
-            ensure(within + alone >= interval * beyond, what)?;
-        }
-        Ok(())
-    }
-
-    /// In the time for which nothing is left, an environment that knows it makes two calls at most: one
-    /// at its beginning, and one at its end.
-    fn check_cap(&mut self, world: &World, environment: usize, n: usize) -> Result<(), String> {
-        let kept_by = world.plan.table.map_or(environment, |_| usize::MAX);
-        let Some(capped) = self.capped.get_mut(&(kept_by, world.plan.scope(n))) else {
-            return Ok(());
-        };
-        let now = Instant::now();
-        if capped.environment == environment && (capped.since..capped.until).contains(&now) {
-            capped.calls += 1;
-        }
-        ensure(capped.calls <= 2, "called although nothing is left")
-    }
-
-    /// A call ends, and says so much about the limit.
-    pub fn tells(&mut self, world: &World, environment: usize, message: &Message, n: usize) {
-        let plan = &world.plan;
-        let Some(limit) = plan.policy.limit else { return };
-        let kept_by = plan.table.map_or(environment, |_| usize::MAX);
-        if let Told::Used(times) = plan.told {
-            let used = (times * self.units(n, limit)).min(limit.limit);
-            message.used(used);
-            let id = message.id().unwrap_or_default();
-            let calls = self.rated.get_mut(&(kept_by, plan.scope(n), None));
-            let call = calls.and_then(|calls| calls.iter_mut().rev().find(|call| call.id == id));
-            if let Some(call) = call {
-                call.used = Some((used, Instant::now()));
-            }
-        }
-        if plan.told == Told::Headers && n.is_multiple_of(3) {
-            let left = secs(60);
-            let headers: &[(&str, &[u8])] =
-                &[("X-RateLimit-Remaining", b"0"), ("X-RateLimit-Reset", b"60")];
-            let response = Response { status: 200, headers, body: b"" };
-            message.note_response(&response, world.time_of(environment));
-            let now = Instant::now();
-            let slots = limit.max_reservation + plan.looseness(&limit) + SETTLED;
-            let capped = Capped { environment, since: now + slots, until: now + left, calls: 0 };
-            let is_counted = plan.mode == Mode::Requeue && !copies::may_wait_in_place(plan);
-            let last = self.capped.get(&(kept_by, plan.scope(n)));
-            if is_counted && last.is_none_or(|last| last.until <= now) {
-                self.capped.insert((kept_by, plan.scope(n)), capped);
-            }
-        }
-    }
-
-    /// The units of a message's call.
-    fn units(&self, n: usize, limit: RateLimit) -> u32 {
-        let units = self.tracks[n].product.attributes.get(UNITS).map(|attribute| &attribute.value);
-        let Some(AttributeValue::Text(units)) = units else { return 1 };
-        let most = u64::from(limit.limit);
-        let units = units.parse().map_or(1, |units: u64| units.clamp(1, most));
-        u32::try_from(units).expect("at most the limit")
     }
 
     fn check_call(
@@ -566,6 +412,7 @@ impl Book {
 
     pub fn died(&mut self, id: usize) {
         self.history.note(None, format!("invocation {id} died"));
+        self.forget_used(self.invocations[&id].environment);
         self.excuse(id, "its invocation died");
     }
 

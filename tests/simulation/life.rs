@@ -203,6 +203,7 @@ impl Book {
     /// It has ended, as it was told.
     pub fn has_ended(&mut self, world: &World, environment: usize) {
         self.history.note(None, format!("environment {environment} has ended"));
+        self.forget_used(environment);
         let life = self.lives.remove(&environment).expect("it was born");
         let took = life.ending.map(|told| told.elapsed());
         let processes = world.plan.processes().expect("it is a worker");

@@ -30,6 +30,7 @@ mod in_hand;
 mod invariants;
 mod letters;
 mod life;
+mod limits;
 mod idempotency;
 mod plan;
 mod poller;
@@ -54,6 +55,7 @@ use requeue::queue::SqsQueue;
 use tokio::time::Instant;
 
 use history::History;
+use plan::{Host, Plan, Told};
 use system::Ended;
 
 const SEEDS: u64 = 300;
@@ -128,6 +130,35 @@ fn every_history_through_the_port_keeps_the_invariants() {
 fn every_history_through_the_client_keeps_the_invariants() {
     let first = first_seed() + seeds();
     all(through_the_client, first..first + seeds() / 10);
+}
+
+#[test]
+fn each_kind_of_history_is_played() {
+    const PLANS: usize = 10_000;
+    let plans: Vec<_> = (0..).map(Plan::new).take(PLANS).collect();
+    let check = |kind: &str, permille: usize, is: &dyn Fn(&&Plan) -> bool| {
+        let of = plans.iter().filter(is).count();
+        println!("{kind}: {of} of {PLANS}");
+        assert!(of * 1_000 >= permille * PLANS, "{kind}: {of} of {PLANS}");
+    };
+    let has_total = |plan: &Plan| plan.policy.limit.is_some();
+    let has_key = |plan: &Plan| !plan.policy.key_limits.is_empty();
+    let may_fail =
+        |plan: &Plan| plan.table.is_some_and(|faults| faults > 0) || plan.trouble.deaths > 0;
+    check("several messages in a call", 240, &|plan| plan.per_call.is_some());
+    check("a limit of all messages", 240, &|plan| has_total(plan));
+    check("a key beside it", 90, &|plan| has_total(plan) && has_key(plan));
+    check("a key alone", 65, &|plan| !has_total(plan) && has_key(plan));
+    check("two keys", 45, &|plan| plan.policy.key_limits.len() == 2);
+    check("units of a key", 40, &|plan| {
+        plan.policy.key_limits.iter().any(|limit| limit.units.is_some())
+    });
+    check("a key by workers", 30, &|plan| has_key(plan) && plan.host != Host::Mapping);
+    check("a key of calls of several", 40, &|plan| has_key(plan) && plan.per_call.is_some());
+    check("used units, and faults", 10, &|plan| {
+        may_fail(plan) && matches!(plan.told, Told::Used(_))
+    });
+    check("headers, and faults", 10, &|plan| may_fail(plan) && plan.told == Told::Headers);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use requeue::policy::{
 };
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
-use crate::idempotency::{SKEW, once};
+use crate::idempotency::once;
+use crate::producer::{CUSTOMER, TENANT};
 use requeue_testkit::dice::Dice;
 
 pub const fn secs(secs: u64) -> Duration {
@@ -107,15 +108,14 @@ pub struct Plan {
     pub sending: Duration,
     /// When trouble ends.
     pub calm: Duration,
-    /// What calls say about the limit.
+    /// What calls say about the limits.
     pub told: Told,
     /// When an operator moves the dead letters back.
     pub redrives: Vec<Duration>,
     pub host: Host,
 }
 
-/// What calls say about the limit. A call that is cut or an answer of the table that is lost says
-/// nothing, so neither happens.
+/// What calls say about the limits. A call that is cut says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     Nothing,
@@ -129,13 +129,17 @@ pub enum Told {
 pub const UNITS: &str = "requeue.maxRetries";
 
 impl Plan {
-    /// The rate limit has dice of its own, and so has the bulk handler.
-    pub fn new(dice: &Dice, of_limit: &Dice, of_bulk: &Dice, of_told: &Dice) -> Self {
+    /// The rate limits have dice of their own, and so has the bulk handler.
+    pub fn new(seed: u64) -> Self {
+        let [dice, of_limit, of_bulk, of_told, of_keys] =
+            &[1, 4, 6, 8, 9].map(|of| Dice::of(seed, of));
         let is_fifo = dice.happens(200);
         let mut policy = policy(dice);
         policy.limit = rate_limit(of_limit);
-        let table = (policy.limit.is_some() && of_limit.happens(600))
-            .then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
+        policy.key_limits = key_limits(policy.limit.is_some(), of_keys);
+        let is_limited = policy.limit.is_some() || !policy.key_limits.is_empty();
+        let table =
+            (is_limited && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 50, 300, 900]));
         // The attempts at messages that wait in their place are counted without a limit too.
         let table = table.or_else(|| {
             (is_fifo && of_limit.happens(600)).then(|| of_limit.pick(&[0, 0, 0, 100, 500]))
@@ -215,6 +219,9 @@ impl Plan {
         // So that calls are full.
         let is_crowded = plan.per_call.is_some() && of_bulk.happens(700);
         let plan = if is_crowded { plan.of_many(of_bulk) } else { plan };
+        // So that the messages of a value wait for each other.
+        let is_crowded = !plan.policy.key_limits.is_empty() && of_keys.happens(500);
+        let plan = if is_crowded { plan.of_many(of_keys) } else { plan };
         // SQS moves messages by their receives long after their attempts.
         let max_receive_count = if plan.counts_attempts() && of_limit.happens(700) {
             plan.max_receive_count.max(100)
@@ -224,20 +231,24 @@ impl Plan {
         Self { max_receive_count, ..plan }.telling(of_told)
     }
 
-    /// The same, with calls that say something about the limit.
+    /// The same, with calls that say something about the limits.
     fn telling(mut self, dice: &Dice) -> Self {
-        let is_sure = self.table.is_none_or(|faults| faults == 0) && self.trouble.deaths == 0;
-        let is_simple = self.per_call.is_none() && self.policy.key_limits.is_empty();
-        let Some(limit) = &mut self.policy.limit else { return self };
-        if !(is_sure && is_simple && self.host == Host::Mapping && dice.happens(700)) {
+        let policy = &mut self.policy;
+        let is_limited = policy.limit.is_some() || !policy.key_limits.is_empty();
+        if !(is_limited && self.per_call.is_none() && dice.happens(300)) {
             return self;
         }
         self.told = if dice.happens(500) { Told::Used(dice.roll(2, 3)) } else { Told::Headers };
-        limit.headers = self.told == Told::Headers;
-        if limit.headers {
-            self.policy.units = None;
-        } else {
-            self.policy.units = Some(MessageKey::Attribute(UNITS.to_owned()));
+        let learns = |limit: &mut RateLimit, place: &mut Option<MessageKey>| {
+            limit.headers = self.told == Told::Headers;
+            *place = (!limit.headers).then(units);
+        };
+        let total = policy.limit.iter_mut().zip(std::iter::once(&mut policy.units));
+        let keys = policy.key_limits.iter_mut().map(|key| (&mut key.limit, &mut key.units));
+        for (at, (limit, place)) in total.chain(keys).enumerate() {
+            if at == 0 || dice.happens(500) {
+                learns(limit, place);
+            }
         }
         // So that calls wait for each other.
         if dice.happens(700) { self.of_many(dice) } else { self }
@@ -326,19 +337,6 @@ impl Plan {
         self.table.is_some() && is_direct && waits_in_place
     }
 
-    /// How much sooner than by its rate limit a call may come where environments keep it together.
-    pub fn looseness(&self, limit: &RateLimit) -> Duration {
-        if self.table.is_none() {
-            return Duration::ZERO;
-        }
-        // A slot that passed so long ago is still used.
-        let late = Duration::from_millis(100).max(limit.interval());
-        // One clock is early and the other late. Only a table's time that seems too late includes the
-        // time of the answer, since this table takes its time before it looks at its clock.
-        let skew = if self.skew() > 0 { secs(1) + SKEW } else { Duration::ZERO };
-        late + skew
-    }
-
     /// The furthest apart that two clocks are, that of SQS being one.
     pub fn skew(&self) -> u64 {
         let all = || self.clocks.iter().copied().chain([0]);
@@ -410,16 +408,36 @@ fn refine(policy: &mut RetryPolicy, of_limit: &Dice) {
             shares
         });
         // An attribute that some messages have, with different numbers.
-        let units = MessageKey::Attribute(UNITS.to_owned());
-        policy.units = of_limit.happens(200).then_some(units);
-        if of_limit.happens(300) {
-            let mut limit = *limit;
-            limit.burst = of_limit.pick(&[1, 3, 30]);
-            limit.limit = 1 + limit.limit / 2;
-            limit.adaptive = false;
-            policy.key_limits.push(KeyLimit::new(MessageKey::MessageGroupId, limit));
-        }
+        policy.units = of_limit.happens(200).then(units);
     }
+}
+
+/// Limits of one or two keys, beside that of all messages or without one.
+fn key_limits(beside: bool, dice: &Dice) -> Vec<KeyLimit> {
+    if !dice.happens(if beside { 400 } else { 100 }) {
+        return Vec::new();
+    }
+    let places = [MessageKey::MessageGroupId, MessageKey::Attribute(TENANT.to_owned()), customer()];
+    let (first, number) = (dice.roll(0, 2), dice.pick(&[1, 1, 2]));
+    let keys = places.into_iter().cycle().skip(first).take(number);
+    let limits = keys.map(|key| {
+        let calls = u32::try_from(dice.roll(1, 10)).expect("small");
+        let mut limit = RateLimit::new(calls, dice.pick(&[secs(1), secs(10)]));
+        limit.burst = dice.pick(&[1, 3, 30]);
+        limit.max_reservation = dice.pick(&[Duration::ZERO, steps(100), secs(2)]);
+        let mut limit = KeyLimit::new(key, limit);
+        limit.units = dice.happens(250).then(units);
+        limit
+    });
+    limits.collect()
+}
+
+fn customer() -> MessageKey {
+    MessageKey::Body(CUSTOMER.parse().expect("a pointer"))
+}
+
+fn units() -> MessageKey {
+    MessageKey::Attribute(UNITS.to_owned())
 }
 
 fn draw_class(class: &mut ClassPolicy, dice: &Dice) {

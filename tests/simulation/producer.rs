@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use requeue::Delay;
+use requeue::policy::MessageKey;
 use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, Queue};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::asked::Asked;
@@ -16,6 +18,12 @@ use requeue_testkit::dice::Dice;
 /// What must never be logged, in every body and every attribute.
 pub const CANARY: &str = "CANARY";
 
+/// An attribute and a place in the body with a value of a key.
+pub const TENANT: &str = "tenant";
+pub const CUSTOMER: &str = "/customer";
+/// The values there. Equal numbers are one value.
+const CUSTOMERS: [&str; 4] = ["\"CANARY\"", "7", "0.70e1", "null"];
+
 /// A message as its producer made it.
 #[derive(Clone, Debug)]
 pub struct Product {
@@ -24,6 +32,7 @@ pub struct Product {
     pub seen: String,
     pub attributes: BTreeMap<String, Attribute>,
     pub group: Option<String>,
+    customer: String,
     pub maker: Maker,
     /// Whether a copy can hold our members, and where wrapping is switched off too.
     pub copies: Copies,
@@ -52,7 +61,7 @@ pub enum Copies {
 impl Product {
     pub fn new(n: usize, plan: &Plan, dice: &Dice, now: SystemTime) -> Self {
         let is_fifo = plan.is_fifo;
-        let mark = format!(r#""mark":"<{n}>""#);
+        let mark = format!(r#""mark":"<{n}>","customer":{}"#, dice.pick(&CUSTOMERS));
         let secret = format!(r#""secret":"{CANARY}""#);
         let (mut maker, mut copies) = (Maker::Producer { count: 0 }, Copies::AsTheyAre);
         let mut seen = None;
@@ -118,7 +127,7 @@ impl Product {
         let group = if is_fifo {
             Some(format!("group-{}", dice.roll(1, 3)))
         } else {
-            dice.happens(300).then(|| format!("tenant-{}", dice.roll(1, 3)))
+            dice.happens(300).then(|| group(dice))
         };
         let mut attributes = attributes(dice);
         let mut asked = Asked::default();
@@ -128,6 +137,7 @@ impl Product {
             attributes.extend(named);
         }
         Self {
+            customer: customer(&body),
             seen: seen.unwrap_or_else(|| body.clone()),
             body,
             attributes,
@@ -137,6 +147,42 @@ impl Product {
             asked,
         }
     }
+
+    /// The value of a key; empty if there is none.
+    pub fn value(&self, key: &MessageKey) -> String {
+        match key {
+            MessageKey::MessageGroupId => self.group.clone().unwrap_or_default(),
+            MessageKey::Attribute(name) => match self.attributes.get(name) {
+                Some(Attribute { value: AttributeValue::Text(text), .. }) => text.clone(),
+                _ => String::new(),
+            },
+            _ => self.customer.clone(),
+        }
+    }
+}
+
+/// A value of a key of the messages of a standard queue.
+pub fn any_value(key: &MessageKey, dice: &Dice) -> String {
+    match key {
+        MessageKey::MessageGroupId => group(dice),
+        MessageKey::Attribute(_) => tenant(dice),
+        _ => dice.pick(&[CANARY, "7"]).to_owned(),
+    }
+}
+
+fn customer(body: &str) -> String {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let customer = &body[&CUSTOMER[1..]];
+    let number = customer.as_f64().map(|number| number.to_string());
+    customer.as_str().map(str::to_owned).or(number).unwrap_or_default()
+}
+
+fn group(dice: &Dice) -> String {
+    format!("tenant-{}", dice.roll(1, 3))
+}
+
+fn tenant(dice: &Dice) -> String {
+    format!("{CANARY} {}", dice.roll(1, 2))
 }
 
 /// Members that are well-formed, and that we did not write.
@@ -179,7 +225,7 @@ fn attributes(dice: &Dice) -> BTreeMap<String, Attribute> {
     };
     let mut attributes = BTreeMap::new();
     if dice.happens(500) {
-        attributes.insert("tenant".to_owned(), text("String", format!("{CANARY} of an attribute")));
+        attributes.insert(TENANT.to_owned(), text("String", tenant(dice)));
     }
     if dice.happens(300) {
         attributes.insert("amount".to_owned(), text("Number.cents", "12.50".to_owned()));

@@ -317,11 +317,7 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         .expect("a runtime");
     log::install();
     runtime.block_on(async {
-        let plan = {
-            let [dice, of_limit, of_bulk, of_told] = [1, 4, 6, 8].map(|of| Dice::of(seed, of));
-            Plan::new(&dice, &of_limit, &of_bulk, &of_told)
-        };
-        let world = Arc::new(World::new(seed, plan));
+        let world = Arc::new(World::new(seed, Plan::new(seed)));
         let _listening = world.log.listen();
         let (dice, plan, aside) =
             (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));

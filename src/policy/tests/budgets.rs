@@ -279,7 +279,12 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
         policy.max_pause = None;
         policy.circuit_breaker = None;
         assert_eq!(
-            believed_due(&policy, received() + secs(120 + ordered), received()),
+            believed_due(
+                &policy,
+                &RetryState::default(),
+                received() + secs(120 + ordered),
+                received()
+            ),
             received() + secs(120 + believed)
         );
     }
@@ -289,19 +294,18 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
 fn a_time_to_come_that_a_deferral_or_the_line_of_a_limit_ordered_is_believed() {
     let breaker =
         |reset| Some(CircuitBreaker { reset_timeout: secs(reset), ..CircuitBreaker::default() });
-    let limit = Some(RateLimit::new(1, secs(1)));
-    // longest deferral, longest pause, time until an open circuit is tried → as long again by
-    // chance, or the longest line
-    for (deferral, pause, reset, limit, longest) in [
+    // longest deferral, longest pause, time until an open circuit is tried, start tag in a line → as
+    // long again by chance, or the longest line
+    for (deferral, pause, reset, start_tag, longest) in [
         (60, None, None, None, 120),
         (86_400, Some(900), Some(900), None, 172_800),
         (60, Some(900), None, None, 1_800),
         (60, Some(60), Some(900), None, 1_800),
-        (60, Some(60), Some(900), limit, 43_200),
-        (86_400, None, None, limit, 172_800),
+        (60, Some(60), Some(900), Some(7), 43_200),
+        (86_400, None, None, Some(7), 172_800),
     ] {
+        let state = RetryState { start_tag, ..RetryState::default() };
         let mut policy = RetryPolicy {
-            limit,
             max_retry_after: secs(1),
             max_deferral: secs(deferral),
             max_pause: pause.map(secs),
@@ -315,7 +319,7 @@ fn a_time_to_come_that_a_deferral_or_the_line_of_a_limit_ordered_is_believed() {
             [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)]
         {
             assert_eq!(
-                believed_due(&policy, received() + secs(120 + ordered), received()),
+                believed_due(&policy, &state, received() + secs(120 + ordered), received()),
                 received() + secs(120 + believed)
             );
         }
