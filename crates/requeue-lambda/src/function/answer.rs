@@ -4,6 +4,7 @@
 //! except a text that looks like the name of an error.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Once;
 use std::time::Duration;
 
 use requeue::classify::{Exception, class_named, fold, presentable};
@@ -19,6 +20,8 @@ const MAX_LIST: usize = 256 * 1024;
 const MAX_DEPTH: usize = 4;
 /// An item with an identifier alone has about half of it.
 const BYTES_OF_RECORD: usize = 128;
+/// The longest class that a warning repeats.
+const MAX_WORD: usize = 32;
 /// A longer delay is implausible, as in a `Retry-After`.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
@@ -122,10 +125,8 @@ fn failure(item: &Value) -> Failure {
     let name = presentable(reason).or_else(|| presentable(exception.name()));
     let class = class_named(text("class"));
     if class.is_none() && !item["class"].is_null() {
-        tracing::warn!(
-            "a failed record's class is none of rate-limit, quota, temporary and non-retryable: it \
-             counts as absent"
-        );
+        static SAID: Once = Once::new();
+        warn_of_class(&item["class"], &SAID);
     }
     let failure = if let Some(class) = class {
         Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
@@ -147,6 +148,20 @@ fn failure(item: &Value) -> Failure {
         }
         Some(_) | None => failure,
     }
+}
+
+/// Says once that a class is none. Its text may be anything, so only a plain word is repeated.
+fn warn_of_class(class: &Value, said: &Once) {
+    let is_part = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
+    let is_word = |text: &&str| (1..=MAX_WORD).contains(&text.len()) && text.bytes().all(is_part);
+    let class = class.as_str().filter(is_word);
+    said.call_once(|| {
+        tracing::warn!(
+            class,
+            "a failed record's class is none of rate-limit, quota, temporary and non-retryable: it \
+             counts as absent (said once)"
+        );
+    });
 }
 
 fn seconds(value: &Value) -> Option<Duration> {

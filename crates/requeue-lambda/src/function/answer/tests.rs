@@ -7,6 +7,7 @@ use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::FailureClass;
 use requeue::classify::Rules;
 use requeue_testkit::log::{self, Log};
+use serde_json::json;
 
 use super::*;
 
@@ -207,22 +208,43 @@ fn the_page_shows_a_response_that_is_read_so() {
 }
 
 #[test]
-fn a_class_that_is_none_is_warned_of_without_its_text() {
+fn a_class_that_is_none_is_warned_of_once_and_repeated_only_if_it_is_a_plain_word() {
     log::install();
-    for (fields, warnings) in [
-        ("", 0),
-        (r#", "class": null"#, 0),
-        (r#", "class": "Rate Limit""#, 0),
-        (r#", "class": "throttled-for-ann""#, 1),
-        (r#", "class": 7"#, 1),
+    let [longest, too_long] = [32, 33].map(|length| "x".repeat(length));
+    for (class, repeated) in [
+        (json!("throttled"), Some("throttled")),
+        (json!("RATE_LIMITED"), Some("RATE_LIMITED")),
+        (json!(longest), Some(&*longest)),
+        (json!(too_long), None),
+        (json!(""), None),
+        (json!("later for Ann"), None),
+        (json!("ann7"), None),
+        (json!("é"), None),
+        (json!(7), None),
+        (json!({ "ann": "ann" }), None),
     ] {
         let log = Log::default();
         let _listening = log.listen();
-        let _ = alone(&item(fields), false);
+        let said = Once::new();
+        warn_of_class(&class, &said);
+        warn_of_class(&json!("other"), &said);
         let text = log.text();
-        assert_eq!(text.matches("is none of rate-limit").count(), warnings, "{fields}: {text}");
-        assert!(!text.contains("ann"), "{text}");
+        assert_eq!(text.matches("(said once)").count(), 1, "{text}");
+        let word = text.split_once(" class=").map(|(_, rest)| rest.trim_end());
+        assert_eq!(word, repeated.map(|word| format!("\"{word}\"")).as_deref(), "{class}: {text}");
     }
+}
+
+/// The warning of this process may have been made before.
+#[test]
+fn no_class_and_a_class_that_is_one_are_not_warned_of() {
+    log::install();
+    let log = Log::default();
+    let _listening = log.listen();
+    for fields in ["", r#", "class": null"#, r#", "class": "Rate Limit""#] {
+        let _ = alone(&item(fields), false);
+    }
+    assert!(!log.text().contains("a failed record's class"), "{}", log.text());
 }
 
 #[test]
