@@ -297,6 +297,7 @@ const THROWN: &[(&str, &str, &str, &str)] = &[
     // A broken deployment: no record was handled.
     (r#"{"errorMessage": "Unable to import module 'app': No module named 'orders'", "errorType": "Runtime.ImportModuleError", "requestId": "", "stackTrace": []}"#, "temporary", "temporary temporary", "the function did not start: Runtime.ImportModuleError"),
     (r#"{"errorType":"Runtime.UserCodeSyntaxError","errorMessage":"SyntaxError: Unexpected token 'export'","trace":[]}"#, "temporary", "temporary temporary", "the function did not start: Runtime.UserCodeSyntaxError"),
+    (r#"{"errorType":"Runtime.CallbackHandlerDeprecated","errorMessage":"ERROR: AWS Lambda has removed support for callback-based function handlers","trace":[]}"#, "temporary", "temporary temporary", "the function did not start: Runtime.CallbackHandlerDeprecated"),
     (r#"{"errorMessage":"cannot load such file -- app","errorType":"Init<LoadError>"}"#, "temporary", "temporary temporary", "the function did not start: Init"),
     // Nothing to read
     ("", "temporary", "unclear: temporary", "unrecognised error"),

@@ -18,7 +18,8 @@ const NOT_STARTED: &str = "Runtime.ImportModuleError Runtime.HandlerNotFound Run
      Runtime.BadFunctionCode Runtime.NoSuchHandler Runtime.InvalidEntrypoint \
      Runtime.InvalidWorkingDir Runtime.InvalidTaskConfig Runtime.BeforeSnapshotError \
      Runtime.BeforeCheckpointError Runtime.AfterRestoreError Runtime.LambdaContextUnmarshalError \
-     Runtime.UnmarshalError Runtime.InitError Extension.InitError Extension.LaunchError \
+     Runtime.UnmarshalError Runtime.InitError Runtime.CallbackHandlerDeprecated \
+     Runtime.NativeClientLoading Extension.InitError Extension.LaunchError \
      Sandbox.InitError";
 /// Beginnings of errors that Lambda itself reports.
 const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."];
