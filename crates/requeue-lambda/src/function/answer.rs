@@ -82,9 +82,17 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
         return Err("the list of failed records is too long");
     }
     // For Lambda, `null` is an empty list.
-    let list: Option<Vec<Value>> =
+    let list: Option<Vec<&RawValue>> =
         serde_json::from_str(&list).map_err(|_| "batchItemFailures is no list")?;
-    Ok(list.unwrap_or_default())
+    Ok(list.unwrap_or_default().into_iter().map(|item| object(item.get().as_bytes())).collect())
+}
+
+/// The fields of an object. Without those that Rust cannot hold, such as a text that ends in half of
+/// an emoji, as JavaScript cuts it: the others still count.
+fn object(json: &[u8]) -> Value {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).unwrap_or_default();
+    let value = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+    fields.into_iter().filter_map(|(name, raw)| Some((name, value(raw)?))).collect()
 }
 
 /// The list `batchItemFailures`. A mapping finds no list if it is in a text, in the `body` of an

@@ -68,6 +68,11 @@ fn a_response_says_which_records_failed() {
             "temporary",
             "temporary -",
         ),
+        (
+            r#"{"batchItemFailures": [{"itemIdentifier": "a", "reason": "\ud83d", "delaySeconds": 1e999}]}"#,
+            "temporary",
+            "temporary -",
+        ),
         (r#"{"batchItemFailures": [{"itemIdentifier": "c"}]}"#, "temporary", "unclear: temporary"),
         (r#"{"batchItemFailures": [{"itemIdentifier": "A"}]}"#, "temporary", "unclear: temporary"),
         (r#"{"batchItemFailures": [{"itemIdentifier": ""}]}"#, "temporary", "unclear: temporary"),
@@ -169,6 +174,13 @@ fn an_item_says_class_delay_and_reason() {
         (r#", "delaySeconds": -1"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": 1e99"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": [30]"#, Temporary, None, "reported by the function"),
+        // Half of an emoji, as JavaScript cuts a text.
+        (
+            r#", "class": "NON_RETRYABLE", "errorMessage": "no \ud83d""#,
+            NonRetryable,
+            None,
+            "chosen by the function",
+        ),
         (r#", "reason": "rateLimitExceeded""#, RateLimit, None, "rate limit: rateLimitExceeded"),
         (r#", "reason": "bank-closed""#, Temporary, None, "bank-closed"),
         (r#", "reason": "Dear Ann, the bank is closed""#, Temporary, None, "unrecognised error"),
@@ -282,6 +294,8 @@ const THROWN: &[(&str, &str, &str, &str)] = &[
     (r#"{"errorMessage":"no id","errorType":"jakarta.validation.ValidationException","stackTrace":[]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
     // .NET
     (r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#, "temporary", "unclear: temporary", "service not reached: SocketException"),
+    // A text that ends in half of an emoji
+    (r#"{"errorType":"ValidationException","errorMessage":"no \ud83d","trace":["no \ud83d"]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
     // Ruby
     (r#"{"errorMessage":"Net::ReadTimeout","errorType":"Function<Net::ReadTimeout>","stackTrace":[]}"#, "temporary", "unclear: temporary", "timed out: ReadTimeout"),
     // Lambda

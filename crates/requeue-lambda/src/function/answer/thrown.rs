@@ -4,7 +4,7 @@ use requeue::classify::{Exception, presentable};
 use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
 
-use super::{unknown, whole};
+use super::{object, unknown, whole};
 
 /// The longest error that is read. .NET's runtime writes no longer one.
 const MAX_ERROR: usize = 256 * 1024;
@@ -32,8 +32,7 @@ const ALL_FAILED: [&str; 2] = ["All records failed processing", "Entire batch of
 /// See [`super::read`].
 pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     let small = Some(payload).filter(|payload| payload.len() <= MAX_ERROR);
-    let error: Value =
-        small.and_then(|payload| serde_json::from_slice(payload).ok()).unwrap_or_default();
+    let error = small.map(object).unwrap_or_default();
     let text = |name: &str| error[name].as_str().unwrap_or_default();
     let (error_type, message) = (text("errorType"), text("errorMessage"));
     // Ruby has `Init<LoadError>`.
