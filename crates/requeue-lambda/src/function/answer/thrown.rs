@@ -26,8 +26,13 @@ const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."]
 /// An error of the function's code, in the message.
 const UNCAUGHT: [&str; 3] =
     ["Runtime.UnhandledPromiseRejection", "Runtime.UserException", "Runtime.UncaughtException"];
-/// Messages of Powertools for Python, TypeScript and .NET if every record failed.
-const ALL_FAILED: [&str; 2] = ["All records failed processing", "Entire batch of '"];
+/// Types and messages of Powertools for Python, TypeScript and .NET if every record failed. A producer
+/// may choose the message alone, in an error that repeats a text of the record.
+const ALL_FAILED: [(&str, &str); 3] = [
+    ("BatchProcessingError", "All records failed processing"),
+    ("FullBatchFailureError", "All records failed processing"),
+    ("BatchProcessingException", "Entire batch of '"),
+];
 
 /// See [`super::read`].
 pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
@@ -46,7 +51,8 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     if let Some(failure) = of_lambda(error_type, message) {
         return whole(failure, ids);
     }
-    if ALL_FAILED.iter().any(|beginning| message.starts_with(beginning)) {
+    let says = |(name, words): &(&str, &str)| error_type == *name && message.starts_with(words);
+    if ALL_FAILED.iter().any(says) {
         return all_failed(&error, message, ids);
     }
     whole(Failure::from_exception(&exception(&error, MAX_CAUSES)), ids)
