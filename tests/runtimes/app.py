@@ -21,6 +21,10 @@ class ThrottlingException(Exception):
     pass
 
 
+class ValidationError(Exception):
+    pass
+
+
 # Whole responses of a function.
 RESPONSES = {
     "null": None,
@@ -40,11 +44,13 @@ def act(record, context):
     do, count = body["do"], int(record["attributes"]["ApproximateReceiveCount"])
     # Powertools' parser refuses a record without it.
     assert record["attributes"]["SenderId"]
-    print("gets", record["messageId"], do, count)
+    print("gets", record["messageId"], body.get("name", do), count)
     if do == "throw":
         raise BankClosed("back-at-nine")
     if do == "throttle":
         raise ThrottlingException("slow down")
+    if do == "invalid":
+        raise ValidationError("no amount")
     if do == "hang":
         time.sleep(60)
     if do == "exit":

@@ -362,6 +362,12 @@ fn powertools_says_that_all_failed_and_why() {
             "temporary non-retryable",
             "timed out: TimeoutException",
         ),
+        // Its first record failed, and the second was not handled.
+        (
+            include_str!("tests/python-fifo.json"),
+            "rate-limit temporary",
+            "throttled: ThrottlingException",
+        ),
         // A producer's words, in an error of the function itself.
         (
             r#"{"errorType":"ValueError","errorMessage":"All records failed processing. \n\nTraceback (most recent call last):\n  File\nBankClosed: x\n\nTraceback (most recent call last):\n  File\nBankClosed: y"}"#,

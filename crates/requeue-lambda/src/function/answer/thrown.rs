@@ -1,5 +1,7 @@
 //! The error of a function that threw, or of Lambda about it.
 
+use std::iter::repeat_n;
+
 use requeue::classify::{Exception, presentable};
 use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
@@ -33,6 +35,11 @@ const ALL_FAILED: [(&str, &str); 3] = [
     ("FullBatchFailureError", "All records failed processing"),
     ("BatchProcessingException", "Entire batch of '"),
 ];
+
+/// Before the words of Powertools for Python about the records after the first failure: its FIFO
+/// processor does not handle them, and lists them without a traceback.
+const STOPPED: &str =
+    "aws_lambda_powertools.utilities.batch.exceptions.SQSFifoCircuitBreakerError: ";
 
 /// See [`super::read`].
 pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
@@ -111,7 +118,14 @@ fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
         };
         return ids.iter().map(|id| Err(of(id))).collect();
     }
-    let causes: Vec<Failure> = tracebacks(message).iter().map(Failure::from_exception).collect();
+    let stopped = message.split_once(STOPPED).map(|(first, _)| first);
+    let causes = tracebacks(stopped.unwrap_or(message));
+    let mut causes: Vec<Failure> = causes.iter().map(Failure::from_exception).collect();
+    if stopped.is_some() && causes.len() == 1 {
+        let others = ids.len().saturating_sub(1);
+        causes.extend(repeat_n(super::unknown("a previous record failed"), others));
+        return causes.into_iter().map(Err).collect();
+    }
     let Some(first) = causes.first().filter(|_| causes.len() == ids.len()) else {
         return Bulk::Each(vec![Err(unknown()); ids.len()]);
     };
