@@ -1,5 +1,6 @@
 // Functions that do what the field `do` in a body says, without and with Powertools.
 
+import { existsSync } from "node:fs";
 import {
   BatchProcessor,
   EventType,
@@ -32,12 +33,14 @@ const RESPONSES = {
 function act(record) {
   const body = JSON.parse(record.body);
   const count = Number(record.attributes.ApproximateReceiveCount);
-  console.log("gets", record.messageId, body.do, count);
+  console.log("gets", record.messageId, body.name ?? body.do, count);
   switch (body.do) {
     case "throw":
       throw new BankClosed("back-at-nine");
     case "throttle":
       throw new ThrottlingException("slow down");
+    case "needs":
+      return existsSync(body.file);
     case "hang":
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60_000);
       break;
