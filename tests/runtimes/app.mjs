@@ -29,6 +29,11 @@ const RESPONSES = {
   "no-list": { batchItemFailures: "none" },
 };
 
+const ITEMS = {
+  classified: { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" },
+  misnamed: { class: "RATE_LIMITED" },
+};
+
 /** Whether the record is done. */
 function act(record) {
   const body = JSON.parse(record.body);
@@ -59,10 +64,8 @@ export async function plain(event) {
   for (const record of event.Records) {
     const { do: what } = JSON.parse(record.body);
     if (what in RESPONSES) return RESPONSES[what];
-    if (what === "classified") {
-      const item = { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" };
-      batchItemFailures.push({ itemIdentifier: record.messageId, ...item });
-    } else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
+    if (what in ITEMS) batchItemFailures.push({ itemIdentifier: record.messageId, ...ITEMS[what] });
+    else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
   }
   return { batchItemFailures };
 }

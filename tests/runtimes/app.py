@@ -37,6 +37,11 @@ RESPONSES = {
     "no-list": {"batchItemFailures": "none"},
 }
 
+ITEMS = {
+    "classified": {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"},
+    "misnamed": {"class": "RATE_LIMITED"},
+}
+
 
 def act(record, context):
     """Whether the record is done."""
@@ -70,9 +75,8 @@ def plain(event, context):
         do = json.loads(record["body"])["do"]
         if do in RESPONSES:
             return RESPONSES[do]
-        if do == "classified":
-            item = {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"}
-            failures.append({"itemIdentifier": record["messageId"], **item})
+        if do in ITEMS:
+            failures.append({"itemIdentifier": record["messageId"], **ITEMS[do]})
         elif not act(record, context):
             failures.append({"itemIdentifier": record["messageId"]})
     return {"batchItemFailures": failures}

@@ -32,7 +32,7 @@ use crate::serve::SQS_PORT;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, duration, messages};
-use crate::{Error, bail, environment, failed_call, output};
+use crate::{Error, bail, environment, failed_call, output, terminal};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -350,6 +350,8 @@ async fn invoke_function(
     mut config: Config,
     records: Vec<Record>,
 ) -> Result<ExitCode, Error> {
+    // Warnings of what the function returns.
+    requeue::init_logging_to(tracing::Level::WARN, || terminal::LogLines(true));
     let groups = ProcessGroups::default();
     let at_end = groups.clone();
     Stop::end_at_once_after(move || at_end.kill_all())?;

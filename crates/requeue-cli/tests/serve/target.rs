@@ -65,7 +65,7 @@ const NAMED: End = Failed("temporary", "");
 
 /// A record alone in its call: what the function does, and the end for a plain function and for one
 /// with Powertools, which knows no responses of another form.
-const ALONE: [(&str, End, Option<End>); 16] = [
+const ALONE: [(&str, End, Option<End>); 18] = [
     ("null", Done, None),
     ("object", Done, None),
     ("empty", Done, None),
@@ -73,6 +73,8 @@ const ALONE: [(&str, End, Option<End>); 16] = [
     ("ok", Done, Some(Done)),
     ("fail", NAMED, Some(NAMED)),
     ("classified", Failed("rate-limit", "back-at-nine"), None),
+    ("misnamed", NAMED, None),
+    ("misnamed", NAMED, None),
     ("unknown", NAMED, None),
     ("no-id", NAMED, None),
     ("empty-id", NAMED, None),
@@ -191,6 +193,8 @@ fn check_alone(runtime: Runtime, is_fifo: bool) {
         let invoke = invoke(&name, &event(&does, is_fifo), &command, &alone);
         let (outcomes, said) = outcomes(invoke);
         assert_eq!(outcomes.len(), ends.len(), "{said}");
+        let warnings = said.matches("a failed record's class is none of rate-limit, ").count();
+        assert_eq!(warnings, usize::from(!has_powertools), "{said}");
         for (at, (does, end)) in ends.into_iter().enumerate() {
             assert_end(&outcomes[&format!("{does}-{at}")], end, is_fifo, &said);
         }
