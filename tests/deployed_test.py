@@ -25,6 +25,7 @@ import threading
 import time
 import tomllib
 import unittest
+import uuid
 import zipfile
 from collections import defaultdict
 from pathlib import Path
@@ -294,8 +295,13 @@ class Queue:
         self.taken = []
 
     def send(self, *bodies, **options):
-        """Sends the bodies in one call, so that they arrive as one batch. Returns their ids."""
-        entries = [{"Id": str(place), "MessageBody": body, **options} for place, body in enumerate(bodies)]
+        """Sends the bodies in one call, so that they arrive as one batch, on a FIFO queue each in its group. Returns their ids."""
+
+        def entry(place, body):
+            in_order = {"MessageGroupId": f"group-{place}", "MessageDeduplicationId": uuid.uuid4().hex}
+            return {"Id": str(place), "MessageBody": body, **(in_order if self.url.endswith(".fifo") else {}), **options}
+
+        entries = [entry(place, body) for place, body in enumerate(bodies)]
         sent = self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
         ids = {entry["Id"]: entry["MessageId"] for entry in sent["Successful"]}
         return [ids[entry["Id"]] for entry in entries]

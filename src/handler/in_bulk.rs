@@ -45,8 +45,9 @@ use crate::scope::Scope;
 ///
 /// A call begins when it is full, when no other message of the batch can join it, or 100 ms after its
 /// first message came. It has messages of one [scope](Self::scope) only, at most one of each FIFO
-/// group, and one reservation of a rate limit. The concurrency counts calls, and the timeout is that
-/// of a call.
+/// group, and one reservation of a rate limit, unless the limit is
+/// [per message](crate::policy::LimitPer). The concurrency counts calls, and the timeout
+/// is that of a call.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a bulk handler of `Message<{T}>`",
     note = "a bulk handler is an async function `Fn(Vec<Message<T>>) -> R`, where `R` is `Bulk<E>`, `Vec<Result<(), E>>` or `Result<(), E>` with `E: Into<Failure>`",

@@ -178,8 +178,23 @@ pub struct RateLimit {
     /// the rest. A handler shows them by [`Message::note_response`](crate::Message::note_response). It
     /// never raises the limit. Default `false`.
     pub headers: bool,
+    /// Whether a call of several messages counts once, or each of its messages. Default
+    /// [`LimitPer::Call`].
+    pub per: LimitPer,
     /// Whether calls may have more than one unit.
     pub(crate) has_units: bool,
+}
+
+/// The things that a [`RateLimit`] counts. Units count for each message in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitPer {
+    /// A call of several messages counts as one call, since it is one request.
+    #[default]
+    Call,
+    /// Each message of a call counts: for a function or [`BulkHandler`](crate::BulkHandler) that makes
+    /// a request for each message.
+    Message,
 }
 
 impl RateLimit {
@@ -193,6 +208,7 @@ impl RateLimit {
             max_reservation,
             adaptive: false,
             headers: false,
+            per: LimitPer::Call,
             has_units: false,
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct Call<'a> {
     /// Whether a pause or an open circuit may defer it.
     may_be_deferred: bool,
     /// Whether it may share its call. The leader asks the rate limit, unless the limit counts
-    /// units.
+    /// messages or units.
     is_shared: bool,
 }
 

@@ -193,6 +193,8 @@ async fn call<H: Handler<T>, T: Body>(
         Ok(permit) => permit,
         Err(uncalled) => return Handled::Uncalled(uncalled),
     };
+    // As a bulk of one, a handler of one message would take 13 % more instructions for a batch of ten,
+    // and nine more allocations for each message.
     if let Some((bulk, calls)) = bulk {
         return Box::pin(share(bulk, calls, &call, message, permit, tried)).await;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::Fault;
-use requeue::policy::{Idempotency, KeyLimit, RateLimit};
+use requeue::policy::{Idempotency, KeyLimit, LimitPer, RateLimit};
 use requeue::queue::SqsQueue;
 use requeue::table::MemoryTable;
 use requeue::{
@@ -648,6 +648,38 @@ async fn a_worker_receives_as_many_messages_as_its_calls_can_take() {
         let first = calls.iter().filter(|call| call.at == calls[0].at);
         let first: Vec<usize> = first.map(|call| call.bodies.len()).collect();
         assert_eq!(first, sizes, "{concurrency} calls of {most}");
+    }
+}
+
+/// So many requests would a handler make that makes one for each message.
+#[tokio::test(start_paused = true)]
+async fn a_limit_per_message_counts_each_message_of_a_shared_call() {
+    for (per, of_key) in
+        [(LimitPer::Call, false), (LimitPer::Message, false), (LimitPer::Message, true)]
+    {
+        let per_message = per == LimitPer::Message;
+        let mut world = World::new();
+        let mut limit = RateLimit::new(10, secs(1));
+        (limit.burst, limit.per) = (5, per);
+        let policy = &mut world.settings.policy;
+        if of_key {
+            policy.key_limits = vec![KeyLimit::new("/tenant".parse().unwrap(), limit)];
+        } else {
+            policy.limit = Some(limit);
+        }
+        world.send_numbered(30).await;
+        let index = done();
+        let began = Instant::now();
+        world.run(&world.processor(bulk(index.clone()))).await;
+        let mut messages = 0;
+        for Call { bodies, at } in index.calls() {
+            messages += bodies.len() as u128;
+            let most = 5 + 10 * (at - began + millis(150)).as_millis() / 1_000;
+            assert!(!per_message || messages <= most, "{messages} after {:?}", at - began);
+        }
+        let took = index.calls().last().unwrap().at - began;
+        assert!(messages == 30 && (took > secs(2)) == per_message, "{messages} in {took:?}");
+        assert!(index.sizes().iter().any(|size| *size > 1), "{:?}", index.sizes());
     }
 }
 

@@ -1,5 +1,6 @@
 // Functions that do what the field `do` in a body says, without and with Powertools.
 
+import { existsSync } from "node:fs";
 import {
   BatchProcessor,
   EventType,
@@ -28,16 +29,23 @@ const RESPONSES = {
   "no-list": { batchItemFailures: "none" },
 };
 
+const ITEMS = {
+  classified: { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" },
+  misnamed: { class: "RATE_LIMITED" },
+};
+
 /** Whether the record is done. */
 function act(record) {
   const body = JSON.parse(record.body);
   const count = Number(record.attributes.ApproximateReceiveCount);
-  console.log("gets", record.messageId, body.do, count);
+  console.log("gets", record.messageId, body.name ?? body.do, count);
   switch (body.do) {
     case "throw":
       throw new BankClosed("back-at-nine");
     case "throttle":
       throw new ThrottlingException("slow down");
+    case "needs":
+      return existsSync(body.file);
     case "hang":
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60_000);
       break;
@@ -56,10 +64,8 @@ export async function plain(event) {
   for (const record of event.Records) {
     const { do: what } = JSON.parse(record.body);
     if (what in RESPONSES) return RESPONSES[what];
-    if (what === "classified") {
-      const item = { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" };
-      batchItemFailures.push({ itemIdentifier: record.messageId, ...item });
-    } else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
+    if (what in ITEMS) batchItemFailures.push({ itemIdentifier: record.messageId, ...ITEMS[what] });
+    else if (!act(record)) batchItemFailures.push({ itemIdentifier: record.messageId });
   }
   return { batchItemFailures };
 }

@@ -21,6 +21,10 @@ class ThrottlingException(Exception):
     pass
 
 
+class ValidationError(Exception):
+    pass
+
+
 # Whole responses of a function.
 RESPONSES = {
     "null": None,
@@ -33,6 +37,11 @@ RESPONSES = {
     "no-list": {"batchItemFailures": "none"},
 }
 
+ITEMS = {
+    "classified": {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"},
+    "misnamed": {"class": "RATE_LIMITED"},
+}
+
 
 def act(record, context):
     """Whether the record is done."""
@@ -40,11 +49,13 @@ def act(record, context):
     do, count = body["do"], int(record["attributes"]["ApproximateReceiveCount"])
     # Powertools' parser refuses a record without it.
     assert record["attributes"]["SenderId"]
-    print("gets", record["messageId"], do, count)
+    print("gets", record["messageId"], body.get("name", do), count)
     if do == "throw":
         raise BankClosed("back-at-nine")
     if do == "throttle":
         raise ThrottlingException("slow down")
+    if do == "invalid":
+        raise ValidationError("no amount")
     if do == "hang":
         time.sleep(60)
     if do == "exit":
@@ -64,9 +75,8 @@ def plain(event, context):
         do = json.loads(record["body"])["do"]
         if do in RESPONSES:
             return RESPONSES[do]
-        if do == "classified":
-            item = {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"}
-            failures.append({"itemIdentifier": record["messageId"], **item})
+        if do in ITEMS:
+            failures.append({"itemIdentifier": record["messageId"], **ITEMS[do]})
         elif not act(record, context):
             failures.append({"itemIdentifier": record["messageId"]})
     return {"batchItemFailures": failures}

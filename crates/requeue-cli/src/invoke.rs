@@ -26,7 +26,7 @@ use crate::local_function::{
 };
 use crate::local_sqs::SQS_PORT;
 use crate::observe::{CircuitLines, short_id};
-use crate::output::{self, LineOutput};
+use crate::output::{self, LineOutput, LogLines};
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -351,6 +351,8 @@ async fn invoke_function(
     mut config: Config,
     records: Vec<Record>,
 ) -> Result<ExitCode, Error> {
+    // Warnings of what the function returns.
+    requeue::init_logging_to(tracing::Level::WARN, || LogLines(true));
     let groups = ProcessGroups::default();
     let at_end = groups.clone();
     Stop::end_at_once_after(move || at_end.kill_all())?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use requeue::policy::{MessageKey, RateLimit, RetryPolicy};
+use requeue::policy::{LimitPer, MessageKey, RateLimit, RetryPolicy};
 use requeue::table::{DynamoTable, TableError};
 use requeue::{Clock, LimitControl, LimitStatus, Scope, SharedTable};
 use serde_json::{Value, json};
@@ -237,6 +237,15 @@ fn policy(
     Ok(name.read()?.policy)
 }
 
+/// The name of the things that a limit counts.
+fn counted_as(limit: &RateLimit, has_units: bool) -> &'static str {
+    match limit.per {
+        _ if has_units => "unit",
+        LimitPer::Message => "message",
+        _ => "call",
+    }
+}
+
 /// `5 calls in 1 s`
 fn calls(calls: u32, limit: &RateLimit, what: &str) -> String {
     format!("{} in {}", counted(calls, what), span(limit.period))
@@ -258,7 +267,7 @@ fn show(
     now: SystemTime,
 ) -> Result<(), Error> {
     let RateLimit { limit, burst, .. } = status.of_policy;
-    let what = if status.counts_units { "unit" } else { "call" };
+    let what = counted_as(&status.of_policy, status.counts_units);
     let mut rows = Rows::under([Text("rate limit"), Text("")]);
     let mut row = |name: &str, text: String| rows.add([name.to_owned(), text]);
     if let Some(value) = &arguments.key {
@@ -292,7 +301,7 @@ fn show(
     };
     row("waiting list", time);
     for of_key in policy.key_limits.iter().filter(|_| arguments.key.is_none()) {
-        let what = if of_key.units.is_some() { "unit" } else { "call" };
+        let what = counted_as(&of_key.limit, of_key.units.is_some());
         let each = calls(of_key.limit.limit, &of_key.limit, what);
         row(&format!("each {}", of_key.key), format!("{each}; see one with --key"));
     }

@@ -189,6 +189,11 @@ export interface RateLimit {
   /** Whether the limit follows headers such as `X-RateLimit-Remaining` and `X-RateLimit-Reset`. */
   readonly headers?: boolean;
   /**
+   * Whether the limit counts a call of several messages once, or each of its messages.
+   * @default 'call'
+   */
+  readonly per?: LimitPer;
+  /**
    * The place of a message's units, a number: the limit counts them instead of calls.
    * @default - each call has one unit
    */
@@ -202,6 +207,9 @@ export interface RateLimit {
   /** The shares of tenants by their values, 1 to 255. */
   readonly weights?: Readonly<Record<string, number>>;
 }
+
+/** A call of several messages counts once, or each of its messages counts. */
+export type LimitPer = 'call' | 'message';
 
 /** The events for which the handler is called once. */
 export interface Idempotency {

@@ -95,10 +95,12 @@ const RATE_LIMIT: Keys<types.RateLimit> = {
   adaptive: true,
   headers: true,
   key: true,
+  per: true,
   units: true,
   fairBy: true,
   weights: true,
 };
+const PER: Words<types.LimitPer> = { call: true, message: true };
 const IDEMPOTENCY: Keys<types.Idempotency> = { key: true, keepSeconds: true, whenUnavailable: true };
 const WHEN_UNAVAILABLE: Words<types.WhenUnavailable> = { call: true, defer: true };
 const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };
@@ -134,6 +136,7 @@ test('the types have the keys and words of the schema', () => {
     circuitBreaker: BREAKER,
     rateLimit: RATE_LIMIT,
     limits: RATE_LIMIT,
+    'per words': PER,
     idempotency: IDEMPOTENCY,
     'whenUnavailable words': WHEN_UNAVAILABLE,
     rules: RULE,

@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::json::Json;
 use super::object::{KeyTable, keys};
-use super::shapes::{CALLS, Count, Flag, Maybe, PERIOD, SLOT_WAIT, Shape};
+use super::shapes::{CALLS, Count, Flag, Maybe, OneOf, PERIOD, SLOT_WAIT, Shape};
 use crate::pointer;
-use crate::policy::{FairShares, InvalidMessageKey, KeyLimit, MessageKey, RateLimit, RetryPolicy};
+use crate::policy::{
+    FairShares, InvalidMessageKey, KeyLimit, LimitPer, MessageKey, RateLimit, RetryPolicy,
+};
 
 /// The most weights: a document has to fit into a parameter or secret.
 pub(super) const MAX_WEIGHTS: usize = 1_000;
@@ -88,6 +90,8 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
             "Whether refused calls lower the limit, down to a tenth. Default: false.";
         "headers", Flag => limit.headers,
             "Whether rate-limit headers of successful responses slow calls down. Default: false.";
+        "per", PER => limit.per,
+            "Whether a call of several messages counts as one call, or each message counts. Default: call.";
         "units", Maybe(Place) => units,
             "Place of a message's units, which count instead of calls.";
         "fairBy", Maybe(Place) => fair_by,
@@ -96,6 +100,8 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
             "Shares of single tenants. Default: 1.";
     },
 };
+
+const PER: OneOf<LimitPer> = OneOf(&[("call", LimitPer::Call), ("message", LimitPer::Message)]);
 
 pub(super) struct Limit;
 

@@ -12,7 +12,7 @@ use crate::disposition::{Deferral, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Permit, expires, is_refused};
 use crate::limit::{Admission, Ask, Demand, KnownLimit, LimitState, StartTag, Tenant};
-use crate::policy::{self, RateLimit};
+use crate::policy::{self, LimitPer, RateLimit};
 use crate::shared_table::{Admitted, Request, Ticket};
 
 /// If the table did not decide, a message with the strategy `visibility` asks again after this
@@ -33,10 +33,12 @@ impl Call<'_> {
         !self.gates.is_empty()
     }
 
-    /// Whether it asks the rate limits for itself. A shared call counts as one call, but has the
-    /// units of each of its messages.
+    /// Whether it asks the rate limits for itself. A shared call counts as one call, unless a limit
+    /// counts its messages, or the units of each.
     pub(in crate::processor) fn reserves_alone(&self) -> bool {
-        !self.is_shared || self.gates.iter().any(|gate| gate.limit.has_units)
+        let counts_messages =
+            |gate: &Gate| gate.limit.has_units || gate.limit.per == LimitPer::Message;
+        !self.is_shared || self.gates.iter().any(counts_messages)
     }
 
     /// Waits for the reservation of each rate limit.

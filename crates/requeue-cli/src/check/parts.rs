@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use requeue::QueueConfig;
-use requeue::policy::{FairShares, MessageKey, RateLimit, RetryPolicy};
+use requeue::policy::{FairShares, LimitPer, MessageKey, RateLimit, RetryPolicy};
 use requeue::queue::MAX_DELAY;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
         let RateLimit { limit: calls, period, max_reservation, headers, .. } = *limit;
         let follows = if headers { "; headers of responses lower the limit" } else { "" };
         let what = units.map_or_else(
-            || counted(calls, "call"),
+            || counted(calls, if limit.per == LimitPer::Message { "message" } else { "call" }),
             |at| format!("{} of {}", counted(calls, "unit"), place(at)),
         );
         format!(

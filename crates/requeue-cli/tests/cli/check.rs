@@ -131,6 +131,11 @@ fn a_rate_limit_is_told_with_its_bounds_and_no_line_without_one() {
             "2 s",
         ),
         (
+            r#"{"rateLimit": {"limit": 50, "per": "message"}}"#,
+            "50 messages in 1 s, and a burst of 1: at most 51 in any 1 s",
+            "2 s",
+        ),
+        (
             r#"{"rateLimit": {"limit": 100, "periodSeconds": 60, "burst": 3, "maxReservationSeconds": 3}}"#,
             "100 calls in 60 s, and a burst of 3: at most 103 in any 60 s",
             "3 s",

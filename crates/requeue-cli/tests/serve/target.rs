@@ -65,7 +65,7 @@ const NAMED: End = Failed("temporary", "");
 
 /// A record alone in its call: what the function does, and the end for a plain function and for one
 /// with Powertools, which knows no responses of another form.
-const ALONE: [(&str, End, Option<End>); 16] = [
+const ALONE: [(&str, End, Option<End>); 18] = [
     ("null", Done, None),
     ("object", Done, None),
     ("empty", Done, None),
@@ -73,6 +73,8 @@ const ALONE: [(&str, End, Option<End>); 16] = [
     ("ok", Done, Some(Done)),
     ("fail", NAMED, Some(NAMED)),
     ("classified", Failed("rate-limit", "back-at-nine"), None),
+    ("misnamed", NAMED, None),
+    ("misnamed", NAMED, None),
     ("unknown", NAMED, None),
     ("no-id", NAMED, None),
     ("empty-id", NAMED, None),
@@ -191,6 +193,8 @@ fn check_alone(runtime: Runtime, is_fifo: bool) {
         let invoke = invoke(&name, &event(&does, is_fifo), &command, &alone);
         let (outcomes, said) = outcomes(invoke);
         assert_eq!(outcomes.len(), ends.len(), "{said}");
+        let warnings = said.matches("a failed record's class is none of rate-limit, ").count();
+        assert_eq!(warnings, usize::from(!has_powertools), "{said}");
         for (at, (does, end)) in ends.into_iter().enumerate() {
             assert_end(&outcomes[&format!("{does}-{at}")], end, is_fifo, &said);
         }
@@ -263,4 +267,30 @@ fn an_answer_for_several_records_of_node_settles_each() {
 #[test]
 fn an_answer_for_several_records_of_node_settles_each_on_a_fifo_queue() {
     check_together(Runtime::Node, true);
+}
+
+/// Powertools throws if all records of a call fail. Only that for Python tells the causes, and that
+/// of a FIFO queue stops at the first.
+#[test]
+fn records_that_all_failed_have_their_own_causes_where_powertools_tells_them() {
+    const SLOW: End = Failed("rate-limit", "ThrottlingException");
+    const CLOSED: End = Failed("temporary", "BankClosed");
+    const UNKNOWN: End = Failed("temporary", "all records failed");
+    const STOPPED: End = Failed("temporary", "a previous record failed");
+    for (runtime, handler, does, ends) in [
+        (Runtime::Python, "powertools", ["throttle", "throw"], [SLOW, CLOSED]),
+        // Either of the two may be the invalid one, since they may have run at once.
+        (Runtime::Python, "powertools", ["invalid", "throttle"], [UNKNOWN, SLOW]),
+        (Runtime::Python, "powertools_fifo", ["throttle", "ok"], [SLOW, STOPPED]),
+        (Runtime::Node, "powertools", ["throttle", "throw"], [UNKNOWN; 2]),
+        (Runtime::Node, "powertools_fifo", ["throttle", "ok"], [UNKNOWN; 2]),
+    ] {
+        let Some(command) = runtime.command(handler) else { return };
+        let is_fifo = handler == "powertools_fifo";
+        let name = format!("all-{runtime:?}-{handler}-{}", does[0]);
+        let (outcomes, said) = outcomes(invoke(&name, &event(&does, is_fifo), &command, &[]));
+        for (at, (does, end)) in does.iter().zip(ends).enumerate() {
+            assert_end(&outcomes[&format!("{does}-{at}")], end, is_fifo, &said);
+        }
+    }
 }

@@ -8,16 +8,33 @@ use serde_json::json;
 use crate::served::{Served, run};
 use crate::target::{POLICY, Runtime, functions};
 
-/// Starts it with these options; `None` without the tools.
-fn serve(runtime: Runtime, handler: &str, options: &[&str], policy: &str) -> Option<Served> {
+/// On a FIFO queue, only `direct` gives dead letters a reason. Of the URL, the name counts.
+const DIRECT: [(&str, &str); 2] = [
+    ("REQUEUE_DEAD_LETTER", "direct"),
+    ("REQUEUE_DEAD_LETTER_QUEUE_URL", "http://127.0.0.1:1/000000000000/orders-dlq.fifo"),
+];
+
+/// Starts it for this queue with these options; `None` without the tools.
+fn serve(
+    runtime: Runtime,
+    handler: &str,
+    queue: &str,
+    options: &[&str],
+    policy: &str,
+) -> Option<Served> {
     let command = runtime.command(handler)?;
     let words = command.iter().map(String::as_str);
-    let words: Vec<&str> = options.iter().copied().chain(["--target", "--"]).chain(words).collect();
-    let variables = [("REQUEUE_POLICY", policy), ("PYTHONDONTWRITEBYTECODE", "1")];
+    let options = ["--queue", queue].into_iter().chain(options.iter().copied());
+    let words: Vec<&str> = options.chain(["--target", "--"]).chain(words).collect();
+    let mut variables = vec![("REQUEUE_POLICY", policy), ("PYTHONDONTWRITEBYTECODE", "1")];
+    if queue.strip_suffix(".fifo").is_some() {
+        variables.extend(DIRECT);
+    }
     Some(Served::start_in(&functions(), &words, &variables))
 }
 
-/// The calls that the function printed: the id of the message, what it does, and its receive count.
+/// The calls that the function printed: the id of the message, its name or what it does, and its
+/// receive count.
 fn calls(served: &Served) -> Vec<(String, String, u32)> {
     let calls = served.seen.iter().filter_map(|line| {
         let (_, call) = line.split_once("gets ")?;
@@ -39,8 +56,8 @@ fn check_twelve_attempts(runtime: Runtime) {
     ];
     // All at once, since a retry waits for a second.
     let all = all.into_iter().filter_map(|(queue, handler)| {
-        let options = ["--queue", queue, "--max-receive-count", "100"];
-        let mut served = serve(runtime, handler, &options, &policy)?;
+        let options = ["--max-receive-count", "100"];
+        let mut served = serve(runtime, handler, queue, &options, &policy)?;
         served.line("function started; send it a message: requeue send BODY");
         served.send(&[&json!({ "do": "work", "failures": 11 }).to_string()]);
         Some(served)
@@ -68,51 +85,71 @@ fn a_function_in_node_sees_each_attempt_as_a_redelivery() {
     check_twelve_attempts(Runtime::Node);
 }
 
-/// Of ten messages one always throws.
-fn check_poison(runtime: Runtime, handler: &str) {
+/// Of ten messages one always throws. On a FIFO queue, each group has two of them.
+fn check_poison(runtime: Runtime, handler: &str, queue: &str) {
     let policy = POLICY.1.replace("20", "2");
-    let options = ["--max-receive-count", "4", "--maximum-concurrency", "1"];
-    let Some(mut served) = serve(runtime, handler, &options, &policy) else { return };
+    let is_fifo = queue == "orders.fifo";
+    let receives = if is_fifo { "100" } else { "4" };
+    let options = ["--max-receive-count", receives, "--maximum-concurrency", "1"];
+    let Some(mut served) = serve(runtime, handler, queue, &options, &policy) else { return };
     served.line("function started");
     let body = |number| {
         let does = if number == 4 { "throw" } else { "ok" };
-        json!({ "do": does, "number": number }).to_string()
+        // The text before the first hyphen is the group.
+        format!(r#"{{"group":"{}-","do":"{does}","name":"n{number}"}}"#, number % 5)
     };
     let bodies: Vec<String> = (0..10).map(body).collect();
     served.send(&bodies.iter().map(String::as_str).collect::<Vec<_>>());
     let dead = served.line(" dead letter ");
-    let calls = calls(&served);
-    let poison: Vec<_> = calls.iter().filter(|(_, does, _)| does == "throw").collect();
-    assert!((3..=6).contains(&poison.len()), "{calls:?}");
-    assert!(dead.contains(&format!(" dead letter {}: ", &poison[0].0[..8])), "{dead}");
-    for (id, ..) in calls.iter().filter(|(_, does, _)| does == "ok") {
-        let count = calls.iter().filter(|(other, ..)| other == id).count();
-        assert!(count <= 3, "{id} was called {count} times: {calls:?}");
-        let done = format!("  {}  attempt ", &id[..8]);
-        let is_done = |line: &&String| line.contains(&done) && line.contains("  done  ");
-        assert_eq!(served.seen.iter().filter(is_done).count(), 1, "{id}: {:#?}", served.seen);
+    let is_done = |line: &&String| line.contains("  done  ");
+    while served.seen.iter().filter(is_done).count() < 9 {
+        served.line("  done  ");
     }
-    assert!(
-        !served.seen[..served.seen.len() - 1].iter().any(|line| line.contains(" dead letter "))
-    );
+    let calls = calls(&served);
+    let of = |number: usize| {
+        let name = format!("n{number}");
+        let places = calls.iter().enumerate().filter(|(_, (_, called, _))| *called == name);
+        places.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    assert!((3..=6).contains(&of(4).len()), "{calls:?}");
+    assert!(dead.contains(&format!(" dead letter {}: ", &calls[of(4)[0]].0[..8])), "{dead}");
+    for number in (0..10).filter(|number| *number != 4) {
+        let places = of(number);
+        assert!((1..=3).contains(&places.len()), "n{number}: {calls:?}");
+        let done = format!("  {}  attempt ", &calls[places[0]].0[..8]);
+        let lines = served.seen.iter().filter(is_done).filter(|line| line.contains(&done));
+        assert_eq!(lines.count(), 1, "n{number}: {:#?}", served.seen);
+        if is_fifo && number > 4 {
+            assert!(of(number - 5).last() < places.first(), "n{number}: {calls:?}");
+        }
+    }
+    let dead = served.seen.iter().filter(|line| line.contains(" dead letter ")).count();
+    assert_eq!(dead, 1, "{:#?}", served.seen);
 }
 
 #[test]
 fn a_message_that_throws_in_python_is_the_only_dead_letter_of_its_batch() {
-    for handler in ["plain", "powertools"] {
-        check_poison(Runtime::Python, handler);
+    for (handler, queue) in POISONED {
+        check_poison(Runtime::Python, handler, queue);
     }
 }
 
 #[test]
 fn a_message_that_throws_in_node_is_the_only_dead_letter_of_its_batch() {
-    for handler in ["plain", "powertools"] {
-        check_poison(Runtime::Node, handler);
+    for (handler, queue) in POISONED {
+        check_poison(Runtime::Node, handler, queue);
     }
 }
 
-/// `requeue dlq` with these arguments, on the embedded SQS of this run.
-fn dlq(served: &Served, arguments: &[&str]) -> String {
+const POISONED: [(&str, &str); 4] = [
+    ("plain", "orders"),
+    ("powertools", "orders"),
+    ("plain", "orders.fifo"),
+    ("powertools_fifo", "orders.fifo"),
+];
+
+/// `requeue dlq` with these arguments, on this dead-letter queue of the embedded SQS of this run.
+fn dlq(served: &Served, queue: &str, arguments: &[&str]) -> String {
     let endpoint = format!("http://127.0.0.1:{}", served.port);
     let variables = [
         ("AWS_ENDPOINT_URL_SQS", &*endpoint),
@@ -120,7 +157,7 @@ fn dlq(served: &Served, arguments: &[&str]) -> String {
         ("AWS_ACCESS_KEY_ID", "any"),
         ("AWS_SECRET_ACCESS_KEY", "any"),
     ];
-    let output = run(&[&["dlq"], arguments, &["--queue", "orders-dlq"]].concat(), &variables);
+    let output = run(&[&["dlq"], arguments, &["--queue", queue]].concat(), &variables);
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success(), "{arguments:?}: {said}");
     said
@@ -130,20 +167,28 @@ fn dlq(served: &Served, arguments: &[&str]) -> String {
 #[test]
 fn a_redriven_message_goes_through_the_mended_function_and_is_done() {
     let policy = POLICY.1.replace("20", "1");
-    let all = [("plain", &[][..]), ("powertools", &["--copy"])];
-    // Both at once, since an annotated copy waits for ten seconds.
-    let all = all.into_iter().filter_map(|(handler, options)| {
-        let mut served = serve(Runtime::Python, handler, &[], &policy)?;
-        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mended-{handler}"));
+    let all = [
+        (Runtime::Python, "plain", "orders", &[][..]),
+        (Runtime::Python, "powertools", "orders", &["--copy"]),
+        (Runtime::Python, "powertools_fifo", "orders.fifo", &["--copy"]),
+        (Runtime::Node, "plain", "orders", &["--copy"]),
+        (Runtime::Node, "powertools", "orders", &[]),
+        (Runtime::Node, "plain", "orders.fifo", &[]),
+    ];
+    // All at once, since an annotated copy waits for ten seconds.
+    let all = all.into_iter().filter_map(|(runtime, handler, queue, options)| {
+        let mut served = serve(runtime, handler, queue, &[], &policy)?;
+        let name = format!("mended-{runtime:?}-{handler}-{queue}");
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_file(&file);
         served.line("function started");
         served.send(&[&json!({ "do": "needs", "file": file }).to_string()]);
-        Some((served, file, options))
+        Some((served, file, queue.replace("orders", "orders-dlq"), options))
     });
-    for (mut served, file, options) in all.collect::<Vec<_>>() {
+    for (mut served, file, dead_letters, options) in all.collect::<Vec<_>>() {
         let dead = served.line(" dead letter ");
         fs::write(&file, "").unwrap();
-        let said = dlq(&served, &[&["redrive", "--yes"], options].concat());
+        let said = dlq(&served, &dead_letters, &[&["redrive", "--yes"], options].concat());
         assert!(said.contains("1 message "), "{said}");
         served.line("  attempt 1  done");
         let calls = calls(&served);
@@ -151,7 +196,7 @@ fn a_redriven_message_goes_through_the_mended_function_and_is_done() {
         assert!(dead.contains(&first[..8]), "{dead} of {first}");
         let calls: Vec<(bool, u32)> = calls.iter().map(|(id, _, n)| (id == first, *n)).collect();
         assert_eq!(calls, [(true, 1), (true, 2), (true, 1)], "{:#?}", served.seen);
-        let left = dlq(&served, &["list"]);
-        assert!(left.contains("orders-dlq: no message"), "{left}");
+        let left = dlq(&served, &dead_letters, &["list"]);
+        assert!(left.contains(&format!("{dead_letters}: no message")), "{left}");
     }
 }

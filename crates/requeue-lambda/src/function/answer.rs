@@ -4,6 +4,7 @@
 //! except a text that looks like the name of an error.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Once;
 use std::time::Duration;
 
 use requeue::classify::{Exception, class_named, fold, presentable};
@@ -19,6 +20,8 @@ const MAX_LIST: usize = 256 * 1024;
 const MAX_DEPTH: usize = 4;
 /// An item with an identifier alone has about half of it.
 const BYTES_OF_RECORD: usize = 128;
+/// The longest class that a warning repeats.
+const MAX_WORD: usize = 32;
 /// A longer delay is implausible, as in a `Retry-After`.
 const LONGEST_DELAY: Duration = Duration::from_hours(365 * 24);
 
@@ -79,9 +82,17 @@ fn items(payload: &[u8], records: usize) -> Result<Vec<Value>, &'static str> {
         return Err("the list of failed records is too long");
     }
     // For Lambda, `null` is an empty list.
-    let list: Option<Vec<Value>> =
+    let list: Option<Vec<&RawValue>> =
         serde_json::from_str(&list).map_err(|_| "batchItemFailures is no list")?;
-    Ok(list.unwrap_or_default())
+    Ok(list.unwrap_or_default().into_iter().map(|item| object(item.get().as_bytes())).collect())
+}
+
+/// The fields of an object. Without those that Rust cannot hold, such as a text that ends in half of
+/// an emoji, as JavaScript cuts it: the others still count.
+fn object(json: &[u8]) -> Value {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(json).unwrap_or_default();
+    let value = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+    fields.into_iter().filter_map(|(name, raw)| Some((name, value(raw)?))).collect()
 }
 
 /// The list `batchItemFailures`. A mapping finds no list if it is in a text, in the `body` of an
@@ -122,10 +133,8 @@ fn failure(item: &Value) -> Failure {
     let name = presentable(reason).or_else(|| presentable(exception.name()));
     let class = class_named(text("class"));
     if class.is_none() && !item["class"].is_null() {
-        tracing::warn!(
-            "a failed record's class is none of rate-limit, quota, temporary and non-retryable: it \
-             counts as absent"
-        );
+        static SAID: Once = Once::new();
+        warn_of_class(&item["class"], &SAID);
     }
     let failure = if let Some(class) = class {
         Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
@@ -147,6 +156,20 @@ fn failure(item: &Value) -> Failure {
         }
         Some(_) | None => failure,
     }
+}
+
+/// Says once that a class is none. Its text may be anything, so only a plain word is repeated.
+fn warn_of_class(class: &Value, said: &Once) {
+    let is_part = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
+    let is_word = |text: &&str| (1..=MAX_WORD).contains(&text.len()) && text.bytes().all(is_part);
+    let class = class.as_str().filter(is_word);
+    said.call_once(|| {
+        tracing::warn!(
+            class,
+            "a failed record's class is none of rate-limit, quota, temporary and non-retryable: it \
+             counts as absent (said once)"
+        );
+    });
 }
 
 fn seconds(value: &Value) -> Option<Duration> {

@@ -6,7 +6,7 @@ use super::DOCUMENT;
 use crate::classify::Rules;
 use crate::policy::{
     Backoff, CallPolicy, CircuitBreaker, ClassPolicy, FairShares, Idempotency, Jitter, KeyLimit,
-    RateLimit, RetryPolicy, WhenUnavailable,
+    LimitPer, RateLimit, RetryPolicy, WhenUnavailable,
 };
 use crate::settings::{DeadLetterMode, Limits, Settings};
 
@@ -203,6 +203,7 @@ fn every_key_reaches_its_place() {
             max_reservation: Duration::from_millis(1_500),
             adaptive: true,
             headers: true,
+            per: LimitPer::Call,
             has_units: false,
         }),
         units: Some("/tokens".parse().expect("a pointer")),

@@ -223,6 +223,10 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
     assert_eq!(policy.key_limits, [of("/tenant", 5), of("plan", 9)]);
     let policy = accepted(r#"{"rateLimit": {"key": "/tenant", "limit": 5}}"#);
     assert_eq!((policy.limit, policy.key_limits), (None, vec![of("/tenant", 5)]));
+    for (word, per) in [("call", LimitPer::Call), ("message", LimitPer::Message)] {
+        let policy = accepted(&format!(r#"{{"rateLimit": {{"limit": 5, "per": "{word}"}}}}"#));
+        assert_eq!(policy.limit.map(|limit| limit.per), Some(per));
+    }
     let for_all =
         "is for the limit of all messages, but this one has limits[0].key: remove one of them";
     for (text, problem) in [
@@ -240,6 +244,7 @@ fn limits_are_that_of_all_messages_and_those_of_keys() {
             r#"[{"key": "a", "limit": 1, "adaptive": true}]"#,
             format!("limits[0].adaptive {for_all}"),
         ),
+        (r#"[{"limit": 1, "per": "unit"}]"#, r#"limits[0].per is `"unit"`: must be call, message"#.to_owned()),
         (r#"[{"key": "a", "limit": 1, "fairBy": "b"}]"#, format!("limits[0].fairBy {for_all}")),
         (r#"[{"key": "a", "limit": 1, "weights": {}}]"#, "limits[0].weights has no effect with limits[0].key: remove limits[0].weights".to_owned()),
         (

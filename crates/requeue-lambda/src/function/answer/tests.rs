@@ -7,6 +7,7 @@ use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::FailureClass;
 use requeue::classify::Rules;
 use requeue_testkit::log::{self, Log};
+use serde_json::json;
 
 use super::*;
 
@@ -64,6 +65,11 @@ fn a_response_says_which_records_failed() {
         ),
         (
             r#"{"other": {"x": [1]}, "batchItemFailures": [{"itemIdentifier": "a", "x": {}}], "y": 1}"#,
+            "temporary",
+            "temporary -",
+        ),
+        (
+            r#"{"batchItemFailures": [{"itemIdentifier": "a", "reason": "\ud83d", "delaySeconds": 1e999}]}"#,
             "temporary",
             "temporary -",
         ),
@@ -168,6 +174,13 @@ fn an_item_says_class_delay_and_reason() {
         (r#", "delaySeconds": -1"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": 1e99"#, Temporary, None, "reported by the function"),
         (r#", "delaySeconds": [30]"#, Temporary, None, "reported by the function"),
+        // Half of an emoji, as JavaScript cuts a text.
+        (
+            r#", "class": "NON_RETRYABLE", "errorMessage": "no \ud83d""#,
+            NonRetryable,
+            None,
+            "chosen by the function",
+        ),
         (r#", "reason": "rateLimitExceeded""#, RateLimit, None, "rate limit: rateLimitExceeded"),
         (r#", "reason": "bank-closed""#, Temporary, None, "bank-closed"),
         (r#", "reason": "Dear Ann, the bank is closed""#, Temporary, None, "unrecognised error"),
@@ -207,22 +220,43 @@ fn the_page_shows_a_response_that_is_read_so() {
 }
 
 #[test]
-fn a_class_that_is_none_is_warned_of_without_its_text() {
+fn a_class_that_is_none_is_warned_of_once_and_repeated_only_if_it_is_a_plain_word() {
     log::install();
-    for (fields, warnings) in [
-        ("", 0),
-        (r#", "class": null"#, 0),
-        (r#", "class": "Rate Limit""#, 0),
-        (r#", "class": "throttled-for-ann""#, 1),
-        (r#", "class": 7"#, 1),
+    let [longest, too_long] = [32, 33].map(|length| "x".repeat(length));
+    for (class, repeated) in [
+        (json!("throttled"), Some("throttled")),
+        (json!("RATE_LIMITED"), Some("RATE_LIMITED")),
+        (json!(longest), Some(&*longest)),
+        (json!(too_long), None),
+        (json!(""), None),
+        (json!("later for Ann"), None),
+        (json!("ann7"), None),
+        (json!("é"), None),
+        (json!(7), None),
+        (json!({ "ann": "ann" }), None),
     ] {
         let log = Log::default();
         let _listening = log.listen();
-        let _ = alone(&item(fields), false);
+        let said = Once::new();
+        warn_of_class(&class, &said);
+        warn_of_class(&json!("other"), &said);
         let text = log.text();
-        assert_eq!(text.matches("is none of rate-limit").count(), warnings, "{fields}: {text}");
-        assert!(!text.contains("ann"), "{text}");
+        assert_eq!(text.matches("(said once)").count(), 1, "{text}");
+        let word = text.split_once(" class=").map(|(_, rest)| rest.trim_end());
+        assert_eq!(word, repeated.map(|word| format!("\"{word}\"")).as_deref(), "{class}: {text}");
     }
+}
+
+/// The warning of this process may have been made before.
+#[test]
+fn no_class_and_a_class_that_is_one_are_not_warned_of() {
+    log::install();
+    let log = Log::default();
+    let _listening = log.listen();
+    for fields in ["", r#", "class": null"#, r#", "class": "Rate Limit""#] {
+        let _ = alone(&item(fields), false);
+    }
+    assert!(!log.text().contains("a failed record's class"), "{}", log.text());
 }
 
 #[test]
@@ -260,6 +294,8 @@ const THROWN: &[(&str, &str, &str, &str)] = &[
     (r#"{"errorMessage":"no id","errorType":"jakarta.validation.ValidationException","stackTrace":[]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
     // .NET
     (r#"{"errorType":"AggregateException","errorMessage":"One or more errors occurred.","cause":{"errorType":"HttpRequestException","errorMessage":"x","cause":{"errorType":"SocketException","errorMessage":"y"}},"causes":[]}"#, "temporary", "unclear: temporary", "service not reached: SocketException"),
+    // A text that ends in half of an emoji
+    (r#"{"errorType":"ValidationException","errorMessage":"no \ud83d","trace":["no \ud83d"]}"#, "non-retryable", "unclear: non-retryable", "refused: ValidationException"),
     // Ruby
     (r#"{"errorMessage":"Net::ReadTimeout","errorType":"Function<Net::ReadTimeout>","stackTrace":[]}"#, "temporary", "unclear: temporary", "timed out: ReadTimeout"),
     // Lambda
@@ -275,6 +311,7 @@ const THROWN: &[(&str, &str, &str, &str)] = &[
     // A broken deployment: no record was handled.
     (r#"{"errorMessage": "Unable to import module 'app': No module named 'orders'", "errorType": "Runtime.ImportModuleError", "requestId": "", "stackTrace": []}"#, "temporary", "temporary temporary", "the function did not start: Runtime.ImportModuleError"),
     (r#"{"errorType":"Runtime.UserCodeSyntaxError","errorMessage":"SyntaxError: Unexpected token 'export'","trace":[]}"#, "temporary", "temporary temporary", "the function did not start: Runtime.UserCodeSyntaxError"),
+    (r#"{"errorType":"Runtime.CallbackHandlerDeprecated","errorMessage":"ERROR: AWS Lambda has removed support for callback-based function handlers","trace":[]}"#, "temporary", "temporary temporary", "the function did not start: Runtime.CallbackHandlerDeprecated"),
     (r#"{"errorMessage":"cannot load such file -- app","errorType":"Init<LoadError>"}"#, "temporary", "temporary temporary", "the function did not start: Init"),
     // Nothing to read
     ("", "temporary", "unclear: temporary", "unrecognised error"),
@@ -324,6 +361,18 @@ fn powertools_says_that_all_failed_and_why() {
                 {"errorType":"RecordProcessingException","errorMessage":"Failed processing record: 'a'. See inner exception for details.","cause":{"errorType":"TimeoutException","errorMessage":"x"}}]}"#,
             "temporary non-retryable",
             "timed out: TimeoutException",
+        ),
+        // Its first record failed, and the second was not handled.
+        (
+            include_str!("tests/python-fifo.json"),
+            "rate-limit temporary",
+            "throttled: ThrottlingException",
+        ),
+        // A producer's words, in an error of the function itself.
+        (
+            r#"{"errorType":"ValueError","errorMessage":"All records failed processing. \n\nTraceback (most recent call last):\n  File\nBankClosed: x\n\nTraceback (most recent call last):\n  File\nBankClosed: y"}"#,
+            "unclear: temporary",
+            "unrecognised: ValueError",
         ),
         (
             r#"{"errorType":"UnexpectedBatchTypeError","errorMessage":"Unexpected batch type. Possible values are: SQS"}"#,

@@ -1,10 +1,12 @@
 //! The error of a function that threw, or of Lambda about it.
 
+use std::iter::repeat_n;
+
 use requeue::classify::{Exception, presentable};
 use requeue::{Bulk, Evidence, Failure, FailureClass};
 use serde_json::Value;
 
-use super::{unknown, whole};
+use super::{object, unknown, whole};
 
 /// The longest error that is read. .NET's runtime writes no longer one.
 const MAX_ERROR: usize = 256 * 1024;
@@ -18,21 +20,31 @@ const NOT_STARTED: &str = "Runtime.ImportModuleError Runtime.HandlerNotFound Run
      Runtime.BadFunctionCode Runtime.NoSuchHandler Runtime.InvalidEntrypoint \
      Runtime.InvalidWorkingDir Runtime.InvalidTaskConfig Runtime.BeforeSnapshotError \
      Runtime.BeforeCheckpointError Runtime.AfterRestoreError Runtime.LambdaContextUnmarshalError \
-     Runtime.UnmarshalError Runtime.InitError Extension.InitError Extension.LaunchError \
+     Runtime.UnmarshalError Runtime.InitError Runtime.CallbackHandlerDeprecated \
+     Runtime.NativeClientLoading Extension.InitError Extension.LaunchError \
      Sandbox.InitError";
 /// Beginnings of errors that Lambda itself reports.
 const OF_LAMBDA: [&str; 4] = ["Runtime.", "Extension.", "Sandbox.", "Function."];
 /// An error of the function's code, in the message.
 const UNCAUGHT: [&str; 3] =
     ["Runtime.UnhandledPromiseRejection", "Runtime.UserException", "Runtime.UncaughtException"];
-/// Messages of Powertools for Python, TypeScript and .NET if every record failed.
-const ALL_FAILED: [&str; 2] = ["All records failed processing", "Entire batch of '"];
+/// Types and messages of Powertools for Python, TypeScript and .NET if every record failed. A producer
+/// may choose the message alone, in an error that repeats a text of the record.
+const ALL_FAILED: [(&str, &str); 3] = [
+    ("BatchProcessingError", "All records failed processing"),
+    ("FullBatchFailureError", "All records failed processing"),
+    ("BatchProcessingException", "Entire batch of '"),
+];
+
+/// Before the words of Powertools for Python about the records after the first failure: its FIFO
+/// processor does not handle them, and lists them without a traceback.
+const STOPPED: &str =
+    "aws_lambda_powertools.utilities.batch.exceptions.SQSFifoCircuitBreakerError: ";
 
 /// See [`super::read`].
 pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     let small = Some(payload).filter(|payload| payload.len() <= MAX_ERROR);
-    let error: Value =
-        small.and_then(|payload| serde_json::from_slice(payload).ok()).unwrap_or_default();
+    let error = small.map(object).unwrap_or_default();
     let text = |name: &str| error[name].as_str().unwrap_or_default();
     let (error_type, message) = (text("errorType"), text("errorMessage"));
     // Ruby has `Init<LoadError>`.
@@ -46,7 +58,8 @@ pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     if let Some(failure) = of_lambda(error_type, message) {
         return whole(failure, ids);
     }
-    if ALL_FAILED.iter().any(|beginning| message.starts_with(beginning)) {
+    let says = |(name, words): &(&str, &str)| error_type == *name && message.starts_with(words);
+    if ALL_FAILED.iter().any(says) {
         return all_failed(&error, message, ids);
     }
     whole(Failure::from_exception(&exception(&error, MAX_CAUSES)), ids)
@@ -105,7 +118,14 @@ fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
         };
         return ids.iter().map(|id| Err(of(id))).collect();
     }
-    let causes: Vec<Failure> = tracebacks(message).iter().map(Failure::from_exception).collect();
+    let stopped = message.split_once(STOPPED).map(|(first, _)| first);
+    let causes = tracebacks(stopped.unwrap_or(message));
+    let mut causes: Vec<Failure> = causes.iter().map(Failure::from_exception).collect();
+    if stopped.is_some() && causes.len() == 1 {
+        let others = ids.len().saturating_sub(1);
+        causes.extend(repeat_n(super::unknown("a previous record failed"), others));
+        return causes.into_iter().map(Err).collect();
+    }
     let Some(first) = causes.first().filter(|_| causes.len() == ids.len()) else {
         return Bulk::Each(vec![Err(unknown()); ids.len()]);
     };
