@@ -168,6 +168,12 @@ fn the_front_page_is_short() {
     assert!(words(&page) <= 900, "{} words", words(&page));
 }
 
+#[test]
+fn the_map_of_the_code_is_short() {
+    let page = text("ARCHITECTURE.md");
+    assert!(words(&page) <= 1_200, "{} words", words(&page));
+}
+
 /// Words with their forms; `*` stands for the rest of a word.
 const BANNED: &[&str] = &[
     "answer*",
