@@ -42,7 +42,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("operate/runbook.md", 4_370, ByHand),
     ("operate/upgrade.md", 1_300, ByHand),
     ("project/comparison.md", 1_030, ByHand),
-    ("project/decisions.md", 830, ByHand),
+    ("project/decisions.md", 940, ByHand),
     ("project/guarantees.md", 1_190, ByHand),
     ("project/migration.md", 1_820, ByHand),
     ("project/performance.md", 510, Played),
