@@ -291,7 +291,10 @@ const FACTS: &[(&[&str], &str)] = &[
         "concepts/how-it-works.md",
     ),
     (&["about 16 copies", "after about 16", "Mexico (Central)"], "operate/deploy.md"),
-    (&["copies in a row that Requeue sends", "ten copies", "10 copies"], "reference/limits.md"),
+    (
+        &["copies in a row that Requeue sends", "ten copies", "10 copies", "copied ten times"],
+        "reference/limits.md",
+    ),
     (
         &["`maxReceiveCount` of 5 or more", "`maxReceiveCount` above `maxRetries`"],
         "operate/deploy.md",
