@@ -44,7 +44,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("project/comparison.md", 1_030, ByHand),
     ("project/decisions.md", 950, ByHand),
     ("project/guarantees.md", 1_190, ByHand),
-    ("project/migration.md", 1_820, ByHand),
+    ("project/migration.md", 2_120, ByHand),
     ("project/performance.md", 510, Played),
     ("project/published-numbers.md", 380, ByHand),
     ("project/security-model.md", 2_010, ByHand),
@@ -76,16 +76,16 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("reference/secrets.md", 700, ByHand),
     ("reference/settings.md", 960, Reference),
     ("reference/wire-format.md", 790, Reference),
-    ("start/existing-function.md", 1_040, ByHand),
+    ("start/existing-function.md", 1_130, ByHand),
     ("start/http-target.md", 970, ByHand),
-    ("start/languages.md", 1_170, ByHand),
+    ("start/languages.md", 1_230, ByHand),
     ("start/local.md", 1_080, ByHand),
     ("start/rust-handler.md", 960, ByHand),
     ("start/testing.md", 1_030, ByHand),
     ("start/worker.md", 925, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 45_400;
+const MOST_BY_HAND: usize = 45_850;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
