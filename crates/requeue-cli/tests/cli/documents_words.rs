@@ -85,7 +85,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("start/worker.md", 925, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 45_850;
+const MOST_BY_HAND: usize = 45_980;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
