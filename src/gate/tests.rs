@@ -256,7 +256,7 @@ fn the_page_on_protection_has_the_numbers_of_the_code() {
     for (first, second) in [
         ("all of its last 128 calls", opens(1)),
         ("half of its last 128 calls", opens(2)),
-        ("a tenth or less", opens(50)),
+        ("at most a tenth of its last 128 calls", opens(50)),
     ] {
         let row = format!("| {first} | {second} ");
         assert!(page.lines().any(|line| line.starts_with(&row)), "the page lacks: {row}");

@@ -31,7 +31,7 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
         for (SQSMessage message : event.getRecords()) {
             try {
                 charge(message.getBody());
-            } catch (RuntimeException error) {
+            } catch (Exception error) {
                 failures.add(item(message.getMessageId(), error));
             }
         }
@@ -49,7 +49,7 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
         }
     }
 
-    private static Map<String, Object> item(String id, RuntimeException error) {
+    private static Map<String, Object> item(String id, Throwable error) {
         if (error instanceof BankBusy busy) {
             return Map.of("itemIdentifier", id, "class", "rate-limit", "delaySeconds", busy.seconds, "reason", "bank-busy");
         }

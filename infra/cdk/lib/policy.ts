@@ -251,7 +251,7 @@ export interface RuleMatch {
   /** Headers of the response, each with its value in any case, or `true` for any value. */
   readonly header?: Readonly<Record<string, string | true>>;
   /**
-   * Whole words, in this order, in the response's body or the error's message; or a list of these.
+   * Whole words that follow each other, in the response's body or the error's message; or a list.
    */
   readonly words?: string | readonly string[];
 }

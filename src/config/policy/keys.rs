@@ -119,7 +119,7 @@ const POLICY: Keys<Document> = keys! { Document:
     "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
         "Time after the first receive in which Requeue retries.";
     "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-        "Longest delay that a failure may name (Retry-After); Requeue cuts others to it.";
+        "Longest delay that a failure may name (Retry-After); Requeue shortens a longer delay to this value.";
     "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
         "Time after the first send at which Requeue dead-letters a message without a call.";
     "maxDeferrals", COPIES => policy.max_deferrals,

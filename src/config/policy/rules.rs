@@ -76,7 +76,7 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
         "header", Header => headers,
             "Response headers: true for any value, or the value in any case.";
         "words", Many(Phrases) => words,
-            "Whole words in this order, in the response's body or the error's text.";
+            "Whole words that follow each other, in the response's body or the error's text.";
     },
 };
 

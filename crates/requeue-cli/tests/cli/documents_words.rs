@@ -27,10 +27,10 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("README.md", 400, ByHand),
     ("concepts/classification.md", 1_150, ByHand),
     ("concepts/dead-letters.md", 990, ByHand),
-    ("concepts/how-it-works.md", 1_200, ByHand),
+    ("concepts/how-it-works.md", 1_220, ByHand),
     ("concepts/idempotency.md", 1_140, ByHand),
     ("concepts/protection.md", 1_370, ByHand),
-    ("concepts/rate-limits.md", 2_370, ByHand),
+    ("concepts/rate-limits.md", 2_450, ByHand),
     ("concepts/retry-policy.md", 1_200, ByHand),
     ("concepts/strategies.md", 470, ByHand),
     ("operate/cost.md", 930, ByHand),
@@ -38,16 +38,16 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("operate/deploy.md", 2_520, ByHand),
     ("operate/doctor.md", 780, ByHand),
     ("operate/first-hour.md", 1_400, ByHand),
-    ("operate/monitoring.md", 1_000, ByHand),
+    ("operate/monitoring.md", 1_050, ByHand),
     ("operate/runbook.md", 4_370, ByHand),
     ("operate/upgrade.md", 1_300, ByHand),
     ("project/comparison.md", 1_030, ByHand),
-    ("project/decisions.md", 830, ByHand),
+    ("project/decisions.md", 950, ByHand),
     ("project/guarantees.md", 1_190, ByHand),
-    ("project/migration.md", 1_820, ByHand),
+    ("project/migration.md", 2_070, ByHand),
     ("project/performance.md", 510, Played),
-    ("project/published-numbers.md", 240, ByHand),
-    ("project/security-model.md", 1_930, ByHand),
+    ("project/published-numbers.md", 380, ByHand),
+    ("project/security-model.md", 2_010, ByHand),
     ("project/versioning.md", 630, ByHand),
     ("recipes/README.md", 230, Played),
     ("recipes/anthropic.md", 270, Played),
@@ -68,7 +68,7 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("recipes/twilio.md", 270, Played),
     ("reference/classes.md", 1_290, Reference),
     ("reference/cli.md", 510, Reference),
-    ("reference/http.md", 1_050, ByHand),
+    ("reference/http.md", 1_060, ByHand),
     ("reference/limits.md", 450, Reference),
     ("reference/metrics.md", 1_500, Reference),
     ("reference/parameters.md", 800, Reference),
@@ -76,16 +76,16 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("reference/secrets.md", 700, ByHand),
     ("reference/settings.md", 960, Reference),
     ("reference/wire-format.md", 790, Reference),
-    ("start/existing-function.md", 1_010, ByHand),
+    ("start/existing-function.md", 1_130, ByHand),
     ("start/http-target.md", 970, ByHand),
-    ("start/languages.md", 1_170, ByHand),
+    ("start/languages.md", 1_230, ByHand),
     ("start/local.md", 1_080, ByHand),
     ("start/rust-handler.md", 960, ByHand),
     ("start/testing.md", 1_030, ByHand),
-    ("start/worker.md", 920, ByHand),
+    ("start/worker.md", 925, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 44_820;
+const MOST_BY_HAND: usize = 45_980;
 /// The pages of `reference/` that tests compare with the code.
 const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
@@ -172,6 +172,12 @@ fn the_front_page_is_short() {
     let page = text("README.md");
     assert!(page.lines().count() <= 120, "{} lines", page.lines().count());
     assert!(words(&page) <= 900, "{} words", words(&page));
+}
+
+#[test]
+fn the_map_of_the_code_is_short() {
+    let page = text("ARCHITECTURE.md");
+    assert!(words(&page) <= 1_200, "{} words", words(&page));
 }
 
 /// Words with their forms; `*` stands for the rest of a word.
@@ -354,44 +360,111 @@ fn no_page_and_no_code_has_a_banned_word() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Facts, by a number or a phrase, and the page of each.
-const FACTS: &[(&str, &str)] = &[
-    ("1,260 s", "reference/limits.md"),
-    ("4,096 for each execution environment", "reference/limits.md"),
-    ("5,400 s", "reference/limits.md"),
-    ("1,208,700", "reference/policy.md"),
-    ("HTTP_1_1_REQUIRED", "reference/http.md"),
-    ("fd00:ec2::/32", "reference/http.md"),
-    ("aws login", "reference/cli.md"),
-    ("PR(:0)", "reference/metrics.md"),
-    ("TableTimedOut", "reference/metrics.md"),
-    ("AROA", "reference/settings.md"),
-    ("120 s after the function sent it", "reference/wire-format.md"),
-    ("x-toggl-quota-remaining", "reference/classes.md"),
-    ("$ for a million retries", "concepts/how-it-works.md"),
-    ("Fifteen terms", "concepts/how-it-works.md"),
-    ("| messages | 10 min |", "concepts/protection.md"),
-    ("23 days", "concepts/idempotency.md"),
-    ("67 characters", "operate/deploy.md"),
-    ("Mexico (Central)", "operate/deploy.md"),
-    ("$0.06 an hour", "operate/cost.md"),
-    ("19 November 2026", "project/comparison.md"),
-    ("CARRIER_SQS_RECEIVERS", "project/migration.md"),
-    ("3.92 MB", "project/performance.md"),
-    ("MAX_AMBIGUOUS_TRIES", "project/security-model.md"),
-    ("the oldest Rust", "project/versioning.md"),
-    ("4.7 million", "TESTING.md"),
+/// Facts, each by its numbers or phrases, and the only page that has one of them. Other pages link to
+/// this page.
+const FACTS: &[(&[&str], &str)] = &[
+    // Twenty-one that stood on four to ten pages each.
+    (
+        &[
+            "SQS requests for a single retry",
+            "$ for a million single retries",
+            "four SQS requests",
+            "four requests",
+            "4 SQS requests",
+            "2 SQS requests",
+        ],
+        "concepts/how-it-works.md",
+    ),
+    (&["about 16 copies", "after about 16", "Mexico (Central)"], "operate/deploy.md"),
+    (
+        &["copies in a row that Requeue sends", "ten copies", "10 copies", "copied ten times"],
+        "reference/limits.md",
+    ),
+    (
+        &["`maxReceiveCount` of 5 or more", "`maxReceiveCount` above `maxRetries`"],
+        "operate/deploy.md",
+    ),
+    (&["120 s after the function sent it", "before its delay of 10 s"], "reference/wire-format.md"),
+    (
+        &[
+            "An outage dead-letters a message only in these cases",
+            "## Remaining losses in an outage",
+        ],
+        "concepts/protection.md",
+    ),
+    (
+        &["The message used up `maxRetries`", "The handler postponed the message more"],
+        "concepts/dead-letters.md",
+    ),
+    (&["| preset | `maxRetries` | `baseDelayMultiplier` |"], "reference/policy.md"),
+    (&["| preset | class | waits in seconds |"], "concepts/retry-policy.md"),
+    (&["circuit breaker: opens after"], "reference/policy.md"),
+    (&["41,940 s", "11 h 39 min"], "reference/limits.md"),
+    (&["4,096 for each execution environment"], "reference/limits.md"),
+    (
+        &["kms:GenerateDataKey`", "kms:Encrypt", "kms:CreateGrant", "kms:ReEncrypt"],
+        "project/security-model.md",
+    ),
+    (
+        &["`sqs:DeleteMessage` | the queue", "ec2:CreateNetworkInterface", "logs:PutLogEvents"],
+        "project/security-model.md",
+    ),
+    (
+        &["kms:GetKeyPolicy", "dynamodb:DescribeTable`", "ssm:DescribeParameters"],
+        "operate/doctor.md",
+    ),
+    (&["attest"], "operate/deploy.md"),
+    (&["output() {"], "operate/runbook.md"),
+    (&["$0.06 an hour"], "operate/cost.md"),
+    (&["`--shutdown-timeout` (30 s)", "terminationGracePeriodSeconds"], "start/worker.md"),
+    (&["SIGINT", "SIGQUIT", "SIGHUP"], "start/worker.md"),
+    (&["deadline - reserve"], "concepts/how-it-works.md"),
+    (&["Choose something else when"], "README.md"),
+    // Numbers and names that were on several pages, or would soon be.
+    (&["16,191"], "concepts/protection.md"),
+    (&["120,000"], "reference/limits.md"),
+    (&["8.9 MiB", "3.92 MB", "3.52 ms"], "project/performance.md"),
+    (&["1,260 s", "5,400 s"], "reference/limits.md"),
+    (&["1,208,700"], "reference/policy.md"),
+    (&["HTTP_1_1_REQUIRED", "fd00:ec2::/32"], "reference/http.md"),
+    (&["aws login"], "reference/cli.md"),
+    (&["PR(:0)", "TableTimedOut"], "reference/metrics.md"),
+    (&["AROA"], "reference/settings.md"),
+    (&["x-toggl-quota-remaining"], "reference/classes.md"),
+    (&["$ for a million retries", "Fifteen terms"], "concepts/how-it-works.md"),
+    (&["| messages | 10 min |"], "concepts/protection.md"),
+    (&["23 days"], "concepts/idempotency.md"),
+    (&["67 characters"], "operate/deploy.md"),
+    (&["19 November 2026"], "project/comparison.md"),
+    (&["CARRIER_SQS_RECEIVERS"], "project/migration.md"),
+    (&["MAX_AMBIGUOUS_TRIES"], "project/security-model.md"),
+    (&["the oldest Rust"], "project/versioning.md"),
+    (&["4.7 million"], "TESTING.md"),
 ];
+
+/// The figures of [`FACTS`] that the front page repeats.
+const HEADLINES: [&str; 2] = ["four SQS requests", "16,191"];
 
 #[test]
 fn each_fact_stands_on_one_page() {
     let pages = all_pages();
-    for (fact, home) in FACTS {
-        let on: Vec<&str> = pages
-            .iter()
-            .filter(|(_, page)| page.lines().collect::<Vec<_>>().join(" ").contains(fact))
-            .map(|(name, _)| name.as_str())
-            .collect();
-        assert_eq!(on, [*home], "{fact}");
+    let pages: BTreeMap<&str, String> = pages
+        .iter()
+        .map(|(name, page)| (name.as_str(), page.lines().collect::<Vec<_>>().join(" ")))
+        .collect();
+    for (phrases, home) in FACTS {
+        assert!(phrases.iter().any(|phrase| pages[home].contains(phrase)), "{home}: {phrases:?}");
+        for phrase in *phrases {
+            let elsewhere: Vec<&str> = pages
+                .iter()
+                .filter(|(name, page)| *name != home && page.contains(phrase))
+                .map(|(name, _)| *name)
+                .filter(|name| *name != "README.md" || !HEADLINES.contains(phrase))
+                .collect();
+            assert!(elsewhere.is_empty(), "{phrase}: {elsewhere:?}");
+        }
+    }
+    for headline in HEADLINES {
+        assert!(pages["README.md"].contains(headline), "the front page lacks {headline}");
     }
 }

@@ -281,7 +281,7 @@ fn the_limits_are_those_of_the_code() {
         (
             "src/delivery.rs",
             "MAX_COPIES_IN_ROW: u32 = 10;",
-            "`REQUEUE_RECURSIVE_LOOP=Terminate` | 10, since",
+            "`REQUEUE_RECURSIVE_LOOP=Terminate` | 10, hops",
         ),
         (
             "src/lambda/mod.rs",

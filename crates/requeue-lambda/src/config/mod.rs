@@ -28,7 +28,7 @@ mod tests;
 /// | `REQUEUE_ALLOW_LINK_LOCAL` | Allows targets that Requeue refuses, also in `--target-url`. | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | HTTP method. | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`. | a media type | by the first character of the body |
-/// | `REQUEUE_HEADERS` | Headers of every request, such as `{"Authorization": "Bearer …"}`, never printed. | JSON object of texts, with words or ARNs of secrets; no header that Requeue or HTTP sets | none |
+/// | `REQUEUE_HEADERS` | Headers of every request, such as `{"Authorization": "Bearer …"}`, never printed. | JSON object of texts, whose words may be ARNs of secrets; no header that Requeue or HTTP sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | Message attributes to send as headers: `tenant=X-Tenant, trace=X-Trace`. If a value does not fit into a header, the message is non-retryable. | `attribute=header`, of types `String` and `Number` | none |
 /// | `REQUEUE_SCOPE` | Messages with the same value at this place share pause, circuit and rate limit. | a message attribute: `tenant`; `MessageGroupId`; a JSON pointer into the body: `/account/id` | all messages in one scope |
 /// | `REQUEUE_SIGNING_SECRET` | Signs requests by Standard Webhooks. Two secrets, separated by a space, give two signatures. | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret | none |
