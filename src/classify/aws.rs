@@ -22,7 +22,10 @@ const CODES: [((FailureClass, &str), &str); 6] = [
         RequestLimitExceeded BandwidthLimitExceeded LimitExceededException SlowDown \
         PriorRequestNotComplete EC2ThrottledException OverLimit",
     ),
-    ((FailureClass::Quota, "quota"), "ServiceQuotaExceededException ServiceQuotaExceeded"),
+    (
+        (FailureClass::Quota, "quota"),
+        "ServiceQuotaExceededException ServiceQuotaExceeded SendingPausedException",
+    ),
     ((FailureClass::Temporary, "transient"), OF_SERVICE),
     (
         (FailureClass::Temporary, "transient"),
@@ -56,6 +59,16 @@ const OF_SERVICE: &str = "\
 /// `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
 pub(super) fn by_code(code: &str) -> Option<Failure> {
+    by_table(code).or_else(|| {
+        let code = code::bare(code);
+        let (class, meaning) = code::by_part(code)?;
+        let failure = Failure::new(class, Evidence::Typed, format_args!("{meaning}: {code}"));
+        Some(if meaning == code::DOWN { failure.service_down() } else { failure })
+    })
+}
+
+/// As [`by_code`], but no part of a code counts.
+pub(super) fn by_table(code: &str) -> Option<Failure> {
     let code = code::bare(code);
     let letters = fold(code);
     // Some protocols add a suffix to the name of an error, and some leave it out.
@@ -63,12 +76,7 @@ pub(super) fn by_code(code: &str) -> Option<Failure> {
         let suffix = letters.strip_prefix(&*fold(known));
         suffix.is_some_and(|suffix| matches!(suffix, "" | "exception" | "error"))
     };
-    let by_part = || {
-        let (class, meaning) = code::by_part(code)?;
-        let failure = Failure::new(class, Evidence::Typed, format_args!("{meaning}: {code}"));
-        Some(if meaning == code::DOWN { failure.service_down() } else { failure })
-    };
-    find(|known| known == code).or_else(|| find(is_it)).or_else(by_part)
+    find(|known| known == code).or_else(|| find(is_it))
 }
 
 pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a str> {

@@ -21,7 +21,7 @@ const MAX_LISTED: usize = 10;
 
 /// The fields whose text is a code: a part of it may say that a retry helps.
 const CODES: &str = "\
-    code reason errorCode errorType type issue .tag ECODE o:errorCode errorName";
+    code reason errorCode errorType type issue .tag ECODE o:errorCode errorName errorSubcode";
 /// The fields whose text may be a reason as a whole. Some services put the state of an object there.
 const WORDS: &str = "status category name id";
 
@@ -36,8 +36,11 @@ const STATUSES: &str = "code status statusCode httpStatus httpCode errorCode";
 
 /// The fields in which an error may say what failed, in words.
 const TEXTS: &str = "message detail errorDescription errorMessage description msg title";
-/// Messages that may be reasons, of services that have no code for them: `SendGrid`.
-const SENTENCES: [&str; 1] = ["Maximum credits exceeded"];
+/// Messages that may be reasons, of services that have no code for them: `SendGrid`, Shopify,
+/// Salesforce's login; and their fields.
+const SENTENCES: [&str; 3] =
+    ["Maximum credits exceeded", "This shop is unavailable", "retry your request"];
+const OF_SENTENCES: [&str; 3] = ["message", "errors", "errorDescription"];
 /// The fields with a delay: Google's, that of many, monday.com's, Infura's, WSO2's; and in milliseconds.
 const DELAYS: &str = "\
     retryDelay retryAfter retryAfterSeconds retryInSeconds backoffSeconds nextAccessTime";
@@ -124,9 +127,13 @@ impl Details {
         self.words.extend(names.into_iter().filter_map(|name| word(field(name))));
         let fields = CODES.split(' ').map(field);
         self.codes.extend([error].into_iter().chain(fields).filter_map(word));
+        // Google Ads: `"errorCode":{"databaseError":"CONCURRENT_MODIFICATION"}`
+        let inner = field("errorCode").as_object().into_iter().flat_map(|object| object.values());
+        self.codes.extend(inner.take(MAX_LISTED).filter_map(word));
         // Firebase: `TOO_MANY_ATTEMPTS_TRY_LATER : Access to this account has been …`
         let message = field("message").as_str();
-        self.words.extend(message.filter(|message| SENTENCES.contains(message)).map(str::to_owned));
+        let said = OF_SENTENCES.into_iter().filter_map(|name| field(name).as_str());
+        self.words.extend(said.filter(|said| SENTENCES.contains(said)).map(str::to_owned));
         let message = message.filter(|_| !is_of_request);
         let code = message.and_then(|message| message.split(" : ").next());
         self.codes.extend(code.filter(|code| code::is_constant(code)).map(str::to_owned));
@@ -139,10 +146,10 @@ impl Details {
         // HubSpot's name for the limit: `DAILY`, `TEN_SECONDLY_ROLLING`
         let policy = error["policyName"].as_str().filter(|_| !is_of_request);
         self.words.extend(policy.map(|policy| format!("{policy} policy")));
-        // A problem type is a URI, which ends in the word.
-        let uris = ["type", "@type", "documentation_url"].map(|name| error[name].as_str());
-        let ends =
-            uris.into_iter().flatten().filter_map(|uri| uri.rsplit(['#', '/', '.', ':']).next());
+        // A problem type is a URI, which ends in the code.
+        let end = |name: &str| error[name].as_str()?.rsplit(['#', '/', '.', ':']).next();
+        self.codes.extend(end("type").map(str::to_owned));
+        let ends = ["@type", "documentation_url"].into_iter().filter_map(end);
         self.words.extend(ends.map(str::to_owned));
         // Dropbox: `too_many_requests/...`, `path/too_many_write_operations/..`
         if let Some(summary) = error["error_summary"].as_str() {
@@ -157,8 +164,10 @@ impl Details {
         if error["fbtrace_id"].is_string() {
             let code = &error["code"];
             self.graph_code = code.as_i64().or_else(|| code.as_str()?.parse().ok());
-            // Instagram: the medium is not ready to be published.
-            self.is_transient = error["is_transient"] == true || self.graph_code == Some(9_007);
+            // The service is down for now; Instagram: the medium is not ready to be published;
+            // WhatsApp: maintenance, and a number that was deleted a moment ago
+            self.is_transient = error["is_transient"] == true
+                || matches!(self.graph_code, Some(2 | 9_007 | 131_057 | 133_015));
         }
     }
 

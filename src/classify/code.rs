@@ -19,7 +19,8 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
     (
         FailureClass::RateLimit,
         "rate limit",
-        "throttl ratelimit rateexceeded toomanyrequest toomanyattempt toomanywrite toomanyupdate \
+        "throttl ratelimit rateexceeded toomanyrequest toomanyattempt toomanyfailedattempt \
+        toomanywrite toomanyupdate \
         requestlimitexceeded concurrentlimit concurrencylimit runsexceeded executionlimitexceeded \
         apiinvocationlimit throughputexceeded resourceexhausted slowdown bulkheadfull overqps \
         complexitybudget",
@@ -31,7 +32,10 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
         operationaborted crawlerrunning databaseresuming clusterblock optimisticlock \
         pessimisticlock serializationfailure locktimeout lockwait locknotavailable tolockrow \
         resourcelocked beingdeleted deletedrecently notready rcrdhasbeenchanged deploymentactive \
-        backenderror",
+        backenderror locked filelock pendingoperation pendingcopy transientstate operationconflict \
+        simultaneous capacityexceeded idempotencyconflict lasttoken alreadyhasoperation \
+        leasealreadypresent leaseisbreaking leaseidmissing sharingviolation resourcebusy systembusy \
+        tryagainlater retrylater stillprocessing allocationfailed nospaceleft duringpagination",
     ),
     (
         FailureClass::Temporary,
@@ -44,14 +48,34 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
 /// The meaning of parts for a service that does not work, whatever the request.
 pub(super) const DOWN: &str = "service down";
 
-/// The class of a code by a part of it, and the meaning of that part: `Throttling.User`. Other codes have
-/// such a part, too: `invalid_rate_limit`, `RateLimitPolicyNotFound`, `CORPORATE_LIMIT`.
+/// Parts of other codes that have one of [`PARTS`], too: `RateLimitPolicyNotFound`, and the limits
+/// and locks of a price, a card or a login.
+const OTHERS: &str = "\
+    notfound exchangerate interestrate taxrate toomanyrequested decline accountlocked userlocked \
+    cardlocked itemlocked lockedout";
+
+/// The class of a code by a part of it that begins a word, and the meaning of that part:
+/// `Throttling.User`, but neither `invalid_rate_limit` nor `CORPORATE_LIMIT`.
 pub(super) fn by_part(code: &str) -> Option<(FailureClass, &'static str)> {
-    let letters = fold(presentable(code)?);
-    let has = |part: &str| letters.contains(part);
+    let tails = tails(presentable(code)?);
+    let has = |part: &str| tails.iter().any(|tail| tail.starts_with(part));
     let is_it = |row: &&(_, _, &str)| row.2.split(' ').any(has);
-    let is_other = letters.starts_with("invalid") || has("notfound") || has("corporate");
+    let is_other = tails.first()?.starts_with("invalid") || OTHERS.split(' ').any(has);
     PARTS.iter().find(is_it).filter(|_| !is_other).map(|row| (row.0, row.1))
+}
+
+/// The letters from the beginning of each word: `ratelimit`, `limit` of `RateLimit` or `RATE_LIMIT`.
+fn tails(code: &str) -> Vec<String> {
+    let bytes = code.as_bytes();
+    let is_first = |at: &usize| {
+        let is_hump = |before: u8| {
+            let is_end = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+            bytes[*at].is_ascii_uppercase() && (before.is_ascii_lowercase() || is_end)
+        };
+        let before = at.checked_sub(1).map(|at| bytes[at]);
+        before.is_none_or(|before| !before.is_ascii_alphabetic() || is_hump(before))
+    };
+    (0..bytes.len()).filter(is_first).map(|at| fold(&code[at..])).collect()
 }
 
 /// The code without the text that a protocol puts around it:
@@ -188,6 +212,28 @@ mod tests {
             &"x".repeat(64),
         ] {
             assert_eq!(presentable(code), Some(code));
+        }
+    }
+
+    #[test]
+    fn a_part_counts_from_the_beginning_of_a_word() {
+        for (code, is_it) in [
+            ("rate_limit_exceeded", true),
+            ("userRateLimitExceeded", true),
+            ("KMSThrottlingException", true),
+            ("SUBSCRIPTION_LOCKED", true),
+            ("ratelimited", true),
+            ("TURNOVER_RATE_INVALID", false),
+            ("EXCHANGE_RATE_LIMIT_BREACHED", false),
+            ("TOO_MANY_REQUESTED_ITEMS", false),
+            ("CORPORATE_LIMIT", false),
+            ("invalid_rate_limit", false),
+            ("RateLimitPolicyNotFound", false),
+            ("card_decline_rate_limit_exceeded", false),
+            ("IP_BLOCKED", false),
+            ("AccountLocked", false),
+        ] {
+            assert_eq!(by_part(code).is_some(), is_it, "{code}");
         }
     }
 

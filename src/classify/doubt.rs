@@ -20,7 +20,7 @@ const STATUSES: [u16; 9] = [408, 499, 502, 504, 520, 522, 524, 598, 599];
 const GRPC: [i32; 3] = [1, 4, 14];
 /// Parts of codes: `RequestTimeout`, `Sandbox.Timedout`, `TransactionInProgressException`,
 /// `idempotency_key_in_use`.
-const CODES: [&str; 4] = ["timeout", "timedout", "inprogress", "keyinuse"];
+const CODES: [&str; 5] = ["timeout", "timedout", "inprogress", "keyinuse", "idempotencyconflict"];
 /// Words of a connection that had been open, in addition to [`Words::say_lost`].
 const LOST: &str = "\
     deadlineexceeded|deadline expired|connection lost|closed connection|\

@@ -47,7 +47,7 @@ impl Exception {
         self
     }
 
-    /// The last part of the type: `C` of `a.b.C`, `A$C` and `Function<A::C>`.
+    /// The last part of the type: `C` of `a.b.C`, `A$C`, `A\C` and `Function<A::C>`.
     pub fn name(&self) -> &str {
         &self.codes[0]
     }
@@ -120,7 +120,7 @@ fn beginning(text: &str) -> &str {
 
 fn fields_in(message: &str) -> impl Iterator<Item = &str> {
     message.match_indices([':', '=']).filter_map(|(at, sign)| {
-        let name = message[..at].trim_end_matches(['"', '\'', '\\']);
+        let name = message[..at].trim_end_matches([' ', '"', '\'', '\\']);
         let name = fold(name.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?);
         let rest = message[at + sign.len()..].trim_start_matches([' ', '"', '\'', '\\']);
         let value = beginning(rest);
@@ -148,13 +148,13 @@ fn is_name(word: &str) -> bool {
         && ENDINGS.iter().any(|end| word.len() > end.len() && word.ends_with(end))
 }
 
-/// The last part of a type's name, without what a language puts around it.
-fn last_part(error_type: &str) -> &str {
+/// The last part of a type's name, without what a language puts around it. A namespace says nothing.
+pub(super) fn last_part(error_type: &str) -> &str {
     let name = error_type.trim().trim_start_matches(['*', '&']);
     // Ruby's runtime: `Function<Net::ReadTimeout>`. Elsewhere `<…>` and `` `1 `` are parameters.
     let ruby =
         ["Function<", "Runtime<", "Init<"].iter().find_map(|before| name.strip_prefix(before));
     let name = ruby.and_then(|name| name.strip_suffix('>')).unwrap_or(name);
     let name = name.split(['<', '`', '[']).next().unwrap_or(name);
-    name.rsplit(['.', ':', '$', '#', '/']).find(|part| !part.is_empty()).unwrap_or(name)
+    name.rsplit(['.', ':', '$', '#', '/', '\\']).find(|part| !part.is_empty()).unwrap_or(name)
 }

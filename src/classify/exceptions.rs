@@ -8,7 +8,7 @@
 
 use std::error::Error;
 
-use super::exception::Exception;
+use super::exception::{Exception, last_part};
 use super::status::{self, fold};
 use super::text::{self, Meaning, Service, Words};
 use super::{GrpcStatus, aws, code, grpc, http, rules};
@@ -47,9 +47,11 @@ impl Failure {
 pub(super) fn exception(error: &(dyn Error + 'static)) -> Option<Failure> {
     let exception = error.downcast_ref::<Exception>()?;
     let failure = of_level(exception)?;
-    let cause = exception.source().filter(|_| failure.class() == NonRetryable);
-    let of_cause = cause.and_then(self::exception).filter(is_passing);
-    Some(of_cause.unwrap_or(failure))
+    if is_passing(&failure) {
+        return Some(failure);
+    }
+    let mut causes = super::chain(error).skip(1).filter_map(<dyn Error>::downcast_ref);
+    Some(causes.find_map(|cause| of_level(cause).filter(is_passing)).unwrap_or(failure))
 }
 
 fn is_passing(failure: &Failure) -> bool {
@@ -61,44 +63,76 @@ fn of_level(exception: &Exception) -> Option<Failure> {
     let words = Words::of_errors(std::iter::once(exception as &(dyn Error + 'static)));
     let message = exception.message();
     let status = message::status_in_place(message).map(text::of_status);
+    let number = message::status_in_place(message).or_else(|| words.status_number());
+    // A limit of a declined card is the payer's.
+    let is_declined = words.say_declined(number);
     // A service that responded was reached, whatever the name.
     let by_name = |code: &str| {
-        by_code(code, exception, &words)
+        by_code(code, exception, &words, is_declined)
             .filter(|failure| status.is_none() || !failure.is_service_down())
     };
-    let named: Vec<Failure> = exception.codes().filter_map(by_name).collect();
+    let named: Vec<Failure> = exception.codes().map(last_part).filter_map(by_name).collect();
     if let Some(final_one) = named.first().filter(|_| is_validator(exception, &words)) {
         return Some(final_one.clone());
     }
     let by_grpc = || Some(Failure::from_grpc(GrpcStatus::named(grpc::in_message(message)?)?));
     let is_refused = !named.is_empty() || by_grpc().is_some();
     let is_told = !is_refused || (words.hold_any(REACHED) && !words.hold("invalid request error"));
-    let limit = || words.quota_or_rate_limit().filter(|limit| is_told && is_passing(limit));
+    let of_words = || words.quota_or_rate_limit().filter(|_| !is_declined);
+    let limit = || of_words().filter(|limit| is_told && is_passing(limit));
     // The message may quote the name of some other error, which must not dead-letter the message.
     let mentioned = || exception.mentioned().filter_map(by_name).find(is_passing);
     let failure = words
         .smtp(exception.codes().any(|code| fold(code).contains("smtp")))
+        .or_else(|| message::of_ftp(exception.name(), message))
         .or_else(|| aws::clock(message))
+        .or_else(|| message::of_flood(message))
+        .or_else(|| words.said(number))
+        .or_else(|| of_status_and_code(number?, exception))
         .or_else(|| of_transaction(message, by_name))
         .or_else(|| by_grpc().filter(is_passing))
         .or_else(|| named.iter().find(|failure| is_passing(failure)).cloned())
         .or_else(limit)
         .or_else(|| by_words(&words, &PASSING))
+        .or_else(|| is_login(exception).then(|| of_login(&words).or_else(mentioned))?)
         .or_else(by_grpc)
         .or_else(|| named.first().cloned())
         .or_else(mentioned)
         .or_else(|| status.clone())
-        .or_else(|| words.quota_or_rate_limit())
+        .or_else(of_words)
         .or_else(|| words.status())
         .or_else(|| by_words(&words, &MESSAGES))?;
     // `Error code: 429 - You exceeded your current quota` names the limit.
-    let quota = || words.quota_or_rate_limit().filter(|limit| limit.class() == Quota);
+    let quota = || of_words().filter(|limit| limit.class() == Quota);
     Some(match failure.class() {
         RateLimit if words.name_short_limit() => failure,
         RateLimit if words.name_long_limit() => failure.of_long_limit(),
         RateLimit => quota().unwrap_or(failure),
         _ => failure,
     })
+}
+
+/// A code that counts with this status alone.
+fn of_status_and_code(status: u16, exception: &Exception) -> Option<Failure> {
+    let find = |reason: &str| exception.codes().find(|code| code.eq_ignore_ascii_case(reason));
+    let (class, code) = http::by_status(status, find)?;
+    let code = code::presentable(code).unwrap_or("by its code");
+    let failure = Failure::new(class, Evidence::Typed, format_args!("status {status}: {code}"));
+    Some(failure.doubted(class == Temporary))
+}
+
+/// Whether it means that a login was refused, or that no token could be fetched for one.
+fn is_login(exception: &Exception) -> bool {
+    let name = fold(exception.name());
+    ["authentication", "authoriz", "unauthenticated"].iter().any(|part| name.contains(part))
+        || grpc::in_message(exception.message()) == Some("UNAUTHENTICATED")
+}
+
+/// Why no token could be fetched: the words of a network, a timeout, a limit or a server error.
+fn of_login(words: &Words) -> Option<Failure> {
+    let status = words.status().filter(is_passing);
+    let phrase = || words.other_phrase().filter(is_passing);
+    status.or_else(phrase).or_else(|| by_words(words, &MESSAGES).filter(is_passing))
 }
 
 /// Why DynamoDB cancelled a transaction: one code for each item, `None` for those without fault. A
@@ -124,7 +158,7 @@ const VALIDATORS: &str = "\
     validation zoderror schemaerror argumentnotvalid constraintviolation recordinvalid parammissing \
     notfound unprocessable toolarge notallowed carderror cardexception";
 
-fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> {
+fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) -> Option<Failure> {
     let name = code::bare(code);
     let folded = fold(name);
     // `404`; jsforce: `ERROR_HTTP_503`
@@ -160,6 +194,11 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     if folded.contains("idempoten") && words.hold_any(IN_PROGRESS) {
         return Some(typed(Temporary, Up, "in progress").in_doubt());
     }
+    if folded == "programmingerror" {
+        let is_final = ["42", "22"].iter().any(|class| words.have_sqlstate(class));
+        let is_final = is_final || words.hold_any(WRONG_STATEMENT);
+        return is_final.then(|| typed(NonRetryable, Up, "refused"));
+    }
     let is_named = |row: &&(_, &str)| row.1.split(' ').any(|it| it.eq_ignore_ascii_case(&folded));
     if let Some(((class, service, meaning), _)) = NAMES.iter().find(is_named) {
         return Some(typed(*class, *service, meaning));
@@ -168,19 +207,21 @@ fn by_code(code: &str, exception: &Exception, words: &Words) -> Option<Failure> 
     let is_short = name == "REQUEST_LIMIT_EXCEEDED" && words.hold_any("concurrentrequests|429");
     let by_reason = || http::by_reason(name);
     let constant = by_reason().filter(|_| code::is_constant(name) && !is_short);
-    if let Some(known) = constant.or_else(|| aws::by_code(name)).or_else(by_reason) {
+    let by_aws = if is_declined { aws::by_table } else { aws::by_code };
+    if let Some(known) = constant.or_else(|| by_aws(name)).or_else(by_reason) {
         return Some(known);
     }
     if is_json(&folded, words) {
         let is_response = exception.codes().any(|code| code.starts_with("requests."));
-        let is_other = is_response || words.hold_any(NO_JSON);
+        let is_other = is_response || message::is_no_json(message, words);
         let class = if is_other { Temporary } else { NonRetryable };
         return Some(typed(class, Up, "no JSON"));
     }
-    let part = PARTS.iter().find(|row| row.1.split(' ').any(|part| folded.contains(part)));
+    let mut part = PARTS.iter().filter(|row| row.1.split(' ').any(|part| folded.contains(part)));
+    let part = part.find(|row| !is_declined || row.0.0 == NonRetryable || row.0.1 != Up);
     if let Some(((class, service, meaning), _)) = part {
         // A row that this one refers to may be inserted later.
-        let is_early = *meaning == "constraint violated" && words.hold("foreign key")
+        let is_early = *meaning == "constraint violated" && words.hold_any(NO_PARENT)
             || folded.contains("foreignkey");
         let is_there = *meaning == "conflict" && words.hold_any("already exists|already exist");
         let class = if is_there { NonRetryable } else { *class };
@@ -194,11 +235,14 @@ const IN_PROGRESS: &str = "in progress|inprogress|already processing|still going
 
 const TLS: &str = "certificate|remote certificate|ssl|tls|handshake";
 
-/// Words of parsers about a response that is an error page, or empty. A message of the queue is neither.
-const NO_JSON: &str = "\
-    html|doctype|expecting value line 1 column 1 char 0|unexpected end of json input|\
-    no content to map due to end of input|the input does not contain any json tokens|\
-    character code 60|is an invalid start of a value path linenumber 0 bytepositioninline 0";
+/// Words about a row that another one refers to: most data bases; Oracle; Db2.
+const NO_PARENT: &str = "foreign key|parent key not found|sqlstate 23503";
+
+/// Words about a wrong statement, in what drivers of Python name `ProgrammingError`.
+const WRONG_STATEMENT: &str = "\
+    syntax|undefined|undefinedtable|undefinedcolumn|undefinedfunction|does not exist|\
+    doesn t exist|no such table|no such column|unknown column|invalid object name|\
+    invalid column name|invalid identifier|number of bindings";
 
 fn is_json(folded: &str, words: &Words) -> bool {
     let is_parser = JSON_PARSERS.split(' ').any(|part| folded.contains(part));

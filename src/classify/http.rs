@@ -8,6 +8,7 @@ use super::body::Details;
 use super::retry_after::{self, Named};
 use super::rules::Facts;
 use super::status::{class_of, class_until_later, fold, told};
+use super::text::{TOO_LARGE, Words};
 use super::{aws, code, doubt};
 use crate::failure::{Evidence, Failure, FailureClass};
 
@@ -16,12 +17,14 @@ use crate::failure::{Evidence, Failure, FailureClass};
 /// their words. The first row that matches wins.
 const REASONS: [(FailureClass, &str); 3] = [
     // YouTube; Google; a problem type of RFC 9457; HubSpot, the calls of a day; Google and Firebase;
-    // OpenAI; Anthropic; Salesforce, the requests of a day; X; TikTok
+    // OpenAI; Anthropic; Salesforce, the requests of a day; X; TikTok; Stripe, OpenAI: the account is
+    // out of money; Salesforce and Box; Salesforce; Dropbox
     (
         FailureClass::Quota,
         "uploadLimitExceeded|QuotaFailure|quota-exceeded|DAILY policy|QUOTA_EXCEEDED|\
         credit_balance_exhausted|organization_usage_limit_exceeded|billing_error|\
-        REQUEST_LIMIT_EXCEEDED|usage-capped|reached_active_user_cap",
+        REQUEST_LIMIT_EXCEEDED|usage-capped|reached_active_user_cap|balance_insufficient|\
+        billing_not_active|STORAGE_LIMIT_EXCEEDED|SINGLE_EMAIL_LIMIT_EXCEEDED|insufficient_space",
     ),
     // A problem type of RFC 9457; Stripe, whose object is busy for a moment; Azure; BigQuery; Box;
     // Anthropic
@@ -31,13 +34,15 @@ const REASONS: [(FailureClass, &str); 3] = [
         operation_blocked_temporary|overloaded_error",
     ),
     // Google, first by its own reason; GitHub, by the section of its documentation that it points to; a
-    // problem type of RFC 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase
+    // problem type of RFC 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase; Google
+    // Maps; NetSuite
     (
         FailureClass::RateLimit,
         "RATE_LIMIT_EXCEEDED|about-secondary-rate-limits|secondary-rate-limits|abuse-rate-limits|\
         abnormal-usage-detected|RATE_LIMITS|RATE_LIMIT_REACHED|rate_limited|\
         RateLimitError|rate_limit|too_many_requests|throttled|activityLimitReached|\
-        ComplexityException|RESET_PASSWORD_EXCEED_LIMIT|RESOURCE_EXHAUSTED",
+        ComplexityException|RESET_PASSWORD_EXCEED_LIMIT|RESOURCE_EXHAUSTED|OVER_QUERY_LIMIT|\
+        WS_REQUEST_BLOCKED",
     ),
 ];
 
@@ -56,15 +61,27 @@ const PAUSES: [&str; 3] =
     ["about-secondary-rate-limits", "secondary-rate-limits", "abuse-rate-limits"];
 
 /// Reasons that count with one status alone. With another status they may mean something else.
-const BY_STATUS: [(u16, &str, FailureClass); 10] = [
+const BY_STATUS: [(u16, &str, FailureClass); 18] = [
     // Stripe and others: an earlier attempt is still running
     (409, "idempotency_key_in_use", FailureClass::Temporary),
     // Google, Notion, Zendesk: a transaction lost a race
     (409, "ABORTED", FailureClass::Temporary),
     (409, "conflict_error", FailureClass::Temporary),
     (409, "DatabaseConflict", FailureClass::Temporary),
+    // OCI: the object is in a state that passes
+    (409, "IncorrectState", FailureClass::Temporary),
+    // App Store Server API: AccountNotFoundRetryable, AppNotFoundRetryable,
+    // OriginalTransactionIdNotFoundRetryable
+    (404, "4040002", FailureClass::Temporary),
+    (404, "4040004", FailureClass::Temporary),
+    (404, "4040006", FailureClass::Temporary),
+    // Salesforce's login
+    (400, "retry your request", FailureClass::Temporary),
     // Hetzner: an action on the object is still running
     (423, "locked", FailureClass::Temporary),
+    // Shopify: the shop is closed; Stripe: a dependency failed
+    (423, "This shop is unavailable", FailureClass::NonRetryable),
+    (424, "api_error", FailureClass::NonRetryable),
     // Twilio: the number has too many messages in its queue
     (400, "21611", FailureClass::RateLimit),
     // Intuit
@@ -74,15 +91,17 @@ const BY_STATUS: [(u16, &str, FailureClass); 10] = [
     // SendGrid and Tyk, which have no code for it
     (401, "Maximum credits exceeded", FailureClass::Quota),
     (403, "Quota exceeded", FailureClass::Quota),
+    // Instagram, the posts of a day
+    (400, "2207042", FailureClass::Quota),
 ];
 
 /// Headers with the service's advice on a retry: Stripe's, and that of SDKs such as `OpenAI`'s.
 const SHOULD_RETRY: [&str; 2] = ["stripe-should-retry", "x-should-retry"];
-/// Adyen's header, of which only `true` has a meaning.
-const TRANSIENT: &str = "transient-error";
+/// Headers of which only `true` has a meaning: Adyen's, and Railway's while no deployment runs.
+const TRANSIENT: [&str; 2] = ["transient-error", "x-railway-fallback"];
 
 /// A limit that lasts longer is that of a day, whatever its name in the service.
-const LONGEST_RATE_LIMIT: Duration = Duration::from_hours(12);
+pub(super) const LONGEST_RATE_LIMIT: Duration = Duration::from_hours(12);
 
 /// Headers of a used-up quota, with a status that alone has another meaning: Toggl, API quota.
 const QUOTAS: [(u16, &str); 1] = [(402, "x-toggl-quota-remaining")];
@@ -192,27 +211,44 @@ fn timed(
     }
 }
 
-/// `status` is that of the response, or the one in its body.
-fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay: bool) -> Failure {
+/// By a provider's reason, its words, a code of AWS, or a reason that counts with its status alone.
+fn by_body(response: &Response<'_>, status: u16, details: &Details) -> Option<Failure> {
     let shown = response.status;
-    let typed =
-        |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
-    if let Some((class, reason)) = reason(details, status) {
-        return typed(class, format_args!("status {shown}: {reason}"));
+    let typed = |class, reason: &str| {
+        Failure::new(class, Evidence::Typed, format_args!("status {shown}: {reason}"))
+    };
+    let words = if status < 400 { Words::default() } else { Words::of_body(response.body) };
+    let is_declined = words.say_declined(Some(status));
+    let reason = reason(details, status, is_declined).filter(|_| !words.hold(TOO_LARGE));
+    if let Some((class, reason)) = reason {
+        return Some(typed(class, reason));
+    }
+    if let Some(said) = words.said(Some(status)) {
+        let reason = told(shown, Some(said.detail()), details.own_code.as_deref());
+        let failure = Failure::new(said.class(), Evidence::Typed, reason);
+        return Some(failure.doubted(said.is_in_doubt()));
     }
     let clock = || details.messages.iter().find_map(|message| aws::clock(message));
-    let by_aws = |code| clock().or_else(|| aws::by_code(code));
+    let by_code = if is_declined { aws::by_table } else { aws::by_code };
+    let by_aws = |code| clock().or_else(|| by_code(code));
     if let Some(code) = details.aws_code.as_deref().and_then(by_aws) {
-        return typed(code.class(), format_args!("status {shown}: {}", code.detail()));
+        return Some(typed(code.class(), code.detail()));
     }
-    let mut of_status = BY_STATUS.iter().filter(|row| row.0 == status);
-    if let Some((class, code)) = of_status.find_map(|row| Some((row.2, details.spelled(row.1)?))) {
-        return typed(class, format_args!("status {shown}: {code}"));
+    let (class, code) = by_status(status, |reason| details.spelled(reason))?;
+    Some(typed(class, code))
+}
+
+/// `status` is that of the response, or the one in its body.
+fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay: bool) -> Failure {
+    if let Some(failure) = by_body(response, status, details) {
+        return failure;
     }
-    let class = class_of(status);
+    let shown = response.status;
     let told = |class, words| {
-        typed(class, format_args!("{}", told(shown, words, details.own_code.as_deref())))
+        let reason = told(shown, words, details.own_code.as_deref());
+        Failure::new(class, Evidence::Typed, reason)
     };
+    let class = class_of(status);
     if details.graph_code.is_some_and(is_graph_limit) {
         return told(FailureClass::RateLimit, Some("rate limit"));
     }
@@ -229,7 +265,8 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if status != 429 && says(b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
-    let is_wanted = || says(b"true") || response.says(TRANSIENT, b"true");
+    let is_transient = || TRANSIENT.into_iter().any(|name| response.says(name, b"true"));
+    let is_wanted = || says(b"true") || is_transient();
     if class == FailureClass::NonRetryable && is_wanted() {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
@@ -250,6 +287,15 @@ fn pause(details: &Details) -> Option<Duration> {
     PAUSES.iter().any(|reason| details.spelled(reason).is_some()).then_some(Duration::from_mins(1))
 }
 
+/// The first row of [`BY_STATUS`] whose reason `find` finds, and its word.
+pub(super) fn by_status<'w>(
+    status: u16,
+    find: impl Fn(&str) -> Option<&'w str>,
+) -> Option<(FailureClass, &'w str)> {
+    let mut rows = BY_STATUS.iter().filter(|row| row.0 == status);
+    rows.find_map(|row| Some((row.2, find(row.1)?)))
+}
+
 /// Classifies a provider's reason that stands alone.
 pub(super) fn by_reason(word: &str) -> Option<Failure> {
     let word = fold(word);
@@ -259,15 +305,17 @@ pub(super) fn by_reason(word: &str) -> Option<Failure> {
 }
 
 /// The class of a word that is a reason, or of a code with a part by which a retry helps; and that
-/// word. A status that is retried anyway is more specific than a part that means a busy service.
-fn reason(details: &Details, status: u16) -> Option<(FailureClass, &str)> {
+/// word. A status that is retried anyway is more specific than a part that means a busy service. A
+/// part in the code of a declined card is about the payer's limit, and chooses no class.
+fn reason(details: &Details, status: u16, is_declined: bool) -> Option<(FailureClass, &str)> {
     let is_long =
         |class, word: &str| class != FailureClass::Quota || !is_short(word, details, status);
     let by_part = |class: FailureClass| {
         let is_it = |code: &&str| {
             code::by_part(code).is_some_and(|found| found.0 == class) && is_long(class, code)
         };
-        Some((class, details.codes.iter().map(String::as_str).find(is_it)?))
+        let code = details.codes.iter().map(String::as_str).find(is_it)?;
+        (!is_declined).then_some((class, code))
     };
     let by_row = |(class, reasons): &(FailureClass, &str)| {
         let whole = reasons.split('|').filter_map(|reason| details.spelled(reason));

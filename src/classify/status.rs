@@ -3,7 +3,7 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 14] = {
+const STATUSES: [(u16, FailureClass); 16] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
@@ -11,6 +11,9 @@ const STATUSES: [(u16, FailureClass); 14] = {
         (420, RateLimit),
         // By RFC 9110, another connection may serve it.
         (421, Temporary),
+        // WebDAV: the lock of another client, and another request that failed
+        (423, Temporary),
+        (424, Temporary),
         (425, Temporary),
         (429, RateLimit),
         // Azure: "retry with"

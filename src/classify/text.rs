@@ -35,14 +35,14 @@ const PHRASES: [(Meaning, &str); 15] = {
             (Quota, Up, "quota exceeded"),
             "quota exceeded|exceeded quota|exceeded your quota|exceeded your current quota|\
             insufficient quota|out of quota|daily limit exceeded|quotaexceeded|dailylimitexceeded|\
-            over your quota|over your space quota",
+            over your quota|over your space quota|exceeded its quota",
         ),
         (
             (RateLimit, Up, "too many requests"),
             "too many requests|rate limit|rate limits|rate limited|rate exceeded|ratelimit|\
             ratelimited|ratelimitexceeded|userratelimitexceeded|request limit exceeded|\
             resource exhausted|resourceexhausted|some resource has been exhausted|slow down|\
-            throttled|throttling",
+            throttled|throttling|over query limit|calls per second for api client",
         ),
         ((Temporary, Lost, "timed out"), "timed out|timeout|time out|deadline exceeded"),
         ((Temporary, Down, "connection refused"), "connection refused"),
@@ -77,6 +77,58 @@ const PHRASES: [(Meaning, &str); 15] = {
     ]
 };
 
+pub(super) const TOO_LARGE: &str = "request too large";
+/// Words that decide whatever the code or the type, with their status, or with any (0). The first row
+/// that matches wins.
+const SAID: [(u16, FailureClass, &str); 6] = {
+    use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
+    [
+        // OpenAI, Groq: one request above the tokens of a minute
+        (0, NonRetryable, TOO_LARGE),
+        // The account of DeepSeek, Replicate, Hugging Face, Vonage, Supabase lacks it
+        (
+            402,
+            Quota,
+            "credits|insufficient credit|insufficient balance|low balance|quota|spending limit",
+        ),
+        // Anthropic; xAI; Fireworks; Postmark; Neon; Upstash; Kubernetes; Azure; SES
+        (
+            0,
+            Quota,
+            "your credit balance is too low|your specified api usage limits|\
+            reached its monthly spending limit|reaching the monthly spending limit|\
+            account has run out of credits|compute time quota|max daily request limit exceeded|\
+            is forbidden exceeded quota|results in exceeding approved|sending paused for this account",
+        ),
+        // Zoho; Canada Post
+        (0, RateLimit, "made too many requests continuously|rejected by slm monitor"),
+        // Google; Hetzner; Sinch; Twilio
+        (
+            409,
+            Temporary,
+            "please retry|retry the request|retry later|concurrent policy changes|\
+            still being processed|conflicting resource update is in progress",
+        ),
+        // Salesforce; Business Central; Razorpay
+        (
+            0,
+            Temporary,
+            "unable to lock row|currently locked by another user|\
+            another payment operation is in progress",
+        ),
+    ]
+};
+/// Words of a card that was declined: Stripe, Razorpay. Its limits are the payer's.
+pub(super) const DECLINED: &str = "\
+    type card error|source customer|source issuer|card declined|card was declined|\
+    card has been declined|card decline rate limit exceeded";
+/// Words of a payer whose balance it is, instead of the account's.
+const PAYER: &str = "\
+    card was|card has|card is|this card|cardholder|payer|the customer|customer s";
+/// Words of a mail server about the sender's limit. A recipient's full mailbox is none.
+const MAIL_LIMITS: &str = "\
+    sending limit|sending quota|daily limit|per hour|per day|sending paused|daily quota|\
+    daily message quota|submission quota|submissionquotaexceededexception";
 /// A limit with one of these words passes soon, whatever the rest of the message.
 const PER_TIME: &str = "\
     per minute|per second|per min|persecond|per 100 seconds|throughput|calls minute|\
@@ -105,7 +157,8 @@ pub(super) fn classify<'a>(
     chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
 ) -> Option<Failure> {
     let words = Words::of_errors(chain);
-    let limit = words.smtp(false).or_else(|| words.quota_or_rate_limit());
+    let said = || words.said(words.status_number());
+    let limit = words.smtp(false).or_else(said).or_else(|| words.quota_or_rate_limit());
     limit.or_else(|| words.status()).or_else(|| words.other_phrase())
 }
 
@@ -174,20 +227,55 @@ impl Words {
         })
     }
 
+    /// The class by [`SAID`], of a response or an error with this status.
+    pub(super) fn said(&self, status: Option<u16>) -> Option<Failure> {
+        let is_of_payer = || self.hold_any(DECLINED) || self.hold_any(PAYER);
+        let is_it = |row: &&(u16, FailureClass, &str)| {
+            (row.0 == 0 || Some(row.0) == status)
+                && self.hold_any(row.2)
+                && !(row.1 == FailureClass::Quota && is_of_payer())
+        };
+        let class = SAID.iter().find(is_it)?.1;
+        let reason = match class {
+            FailureClass::NonRetryable => TOO_LARGE,
+            FailureClass::Quota => "account used up",
+            FailureClass::RateLimit => "too many requests",
+            FailureClass::Temporary => "busy",
+        };
+        let is_in_doubt = class == FailureClass::Temporary;
+        Some(Failure::new(class, Evidence::Text, reason).doubted(is_in_doubt))
+    }
+
+    /// Whether a limit that they name may be that of the payer's card.
+    pub(super) fn say_declined(&self, status: Option<u16>) -> bool {
+        status == Some(402) || self.hold_any(DECLINED)
+    }
+
+    /// Whether they have an SQLSTATE of this class.
+    pub(super) fn have_sqlstate(&self, class: &str) -> bool {
+        let is_it = |word: &String| word.len() == 5 && word.starts_with(class);
+        self.verbatim.iter().any(is_it)
+    }
+
     /// The class of a mail server's reply, if the words or a type name SMTP, or it has an enhanced code.
     pub(super) fn smtp(&self, is_type: bool) -> Option<Failure> {
         let words = self.verbatim.iter().map(String::as_str).filter(|word| *word != "b");
         let words: Vec<&str> = words.collect();
-        let reply = smtp::reply(&words, is_type || self.spaced.contains("smtp"))?;
+        // The last one is nodemailer's.
+        let is_named =
+            is_type || self.spaced.contains("smtp") || self.hold("all recipients were rejected");
+        let reply = smtp::reply(&words, is_named)?;
         let class = match reply.starts_with('4') {
+            true if self.name_long_limit() && self.hold_any("quota|limit") => FailureClass::Quota,
             true => FailureClass::Temporary,
-            false if self.hold_any("sending limit|sending quota") => FailureClass::Quota,
+            false if self.hold_any(MAIL_LIMITS) => FailureClass::Quota,
+            false if self.hold("rate limit exceeded") => FailureClass::RateLimit,
             false => FailureClass::NonRetryable,
         };
         Some(Failure::new(class, Evidence::Text, format_args!("SMTP {reply}")))
     }
 
-    fn other_phrase(&self) -> Option<Failure> {
+    pub(super) fn other_phrase(&self) -> Option<Failure> {
         self.phrase(|_| true)
     }
 

@@ -52,7 +52,8 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         IncompleteReadError ChunkedEncodingError InvalidChunkLength BadStatusLine \
         ClientPayloadError ClientOSError ServiceResponseError ResponseStreamingError EOFError \
         EOFException StreamResetException NoHttpResponseException TruncatedChunkException \
-        AutoReconnect StreamLostError HTTPParserError PrematureCloseException UnableToSend",
+        AutoReconnect StreamLostError HTTPParserError PrematureCloseException UnableToSend \
+        MalformedChunkCodingException",
     ),
     // The other side is not reached, or does not work for now. socket; requests; httpx; botocore;
     // azure.core; java.net; Spring; pymongo, MongoDB for Node; ioredis; redis; StackExchange.Redis;
@@ -78,12 +79,14 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         "ECONNRESET ECONNABORTED EPIPE ENOTCONN ETIMEDOUT ESOCKETTIMEDOUT",
     ),
     // Another transaction, version or lock was in the way. psycopg; asyncpg; Npgsql; hibernate;
-    // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again
+    // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again;
+    // neo4j
     (
         (Temporary, Up, "busy"),
         "TransactionCanceledException CannotAcquireLockException LockAcquisitionException \
         StaleObjectStateException StaleObjectError StaleDataError LockError WatchError TryAgain \
-        ResourceInUseException MessageLockLostError SessionLockLostError ResourceModifiedError",
+        ResourceInUseException MessageLockLostError SessionLockLostError ResourceModifiedError \
+        ForbiddenOnReadOnlyDatabase AuthorizationExpired",
     ),
     // The request is at fault. The SDKs of Stripe, OpenAI and Anthropic, Twilio, Slack; DB-API 2.0;
     // Spring; hibernate; Rails; Prisma; zod, joi, yup and ajv; okhttp; kafka
@@ -96,7 +99,7 @@ pub(super) const NAMES: [(Meaning, &str); 13] = [
         QueueDoesNotExistException NoSuchUpload NoSuchBucketException NoSuchKeyException Gone \
         MethodNotAllowed UnsupportedMediaType MethodNotImplemented RequestTooLargeError \
         ContentTooLargeError MessageSizeTooLargeError MessageSizeExceededError \
-        RecordTooLargeException DocumentTooLarge DataError ProgrammingError DataException \
+        RecordTooLargeException DocumentTooLarge DataError DataException \
         BadSqlGrammarException SQLSyntaxErrorException SQLDataException RecordInvalid \
         RecordNotUnique ZodError SchemaError ContentFilterFinishReasonError \
         LengthFinishReasonError BindingException MethodArgumentNotValidException \

@@ -171,3 +171,33 @@ fn microsoft_and_cloudflare_name_their_delays() {
         ),
     ]);
 }
+
+#[test]
+#[rustfmt::skip]
+fn a_lock_a_lease_and_a_pending_operation_pass() {
+    assert_told(&[
+        ("Azure Blob Storage, Error codes", 409, &[("x-ms-error-code", "LeaseAlreadyPresent")], "<Error><Code>LeaseAlreadyPresent</Code></Error>", Temporary, None),
+        ("Azure Blob Storage, Error codes", 409, &[("x-ms-error-code", "LeaseIsBreakingAndCannotBeAcquired")], "<Error><Code>LeaseIsBreakingAndCannotBeAcquired</Code></Error>", Temporary, None),
+        ("Azure Blob Storage, Error codes", 409, &[("x-ms-error-code", "PendingCopyOperation")], "", Temporary, None),
+        ("Azure Blob Storage, Error codes", 412, &[("x-ms-error-code", "LeaseIdMissing")], "", Temporary, None),
+        ("Azure Files, Error codes", 409, &[("x-ms-error-code", "SharingViolation")], "", Temporary, None),
+        ("Azure Files, Error codes", 409, &[("x-ms-error-code", "FileLockConflict")], "", Temporary, None),
+        ("Azure, Resolve allocation failures", 409, &[], r#"{"error": {"code": "AllocationFailed", "message": "Allocation failed. We do not have sufficient capacity"}}"#, Temporary, None),
+        ("Azure, Resolve errors for resource quotas", 409, &[], r#"{"error": {"code": "OperationNotAllowed", "message": "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."}}"#, Quota, None),
+        ("Oracle Cloud, API errors", 409, &[], r#"{"code": "IncorrectState", "message": "x"}"#, Temporary, None),
+        ("Scaleway API, Errors", 409, &[], r#"{"type": "transient_state", "resource": "instance", "resource_id": "x", "current_state": "starting"}"#, Temporary, None),
+        ("Hetzner Cloud API, Errors", 409, &[], r#"{"error": {"code": "conflict", "message": "The resource has changed during the request, please retry"}}"#, Temporary, None),
+        ("Alibaba Cloud ECS, Error codes", 403, &[], r#"{"RequestId": "x", "Code": "LastTokenProcessing", "Message": "The last token request is processing."}"#, Temporary, None),
+        ("Alibaba Cloud SLB, Error codes", 403, &[], r#"{"RequestId": "x", "Code": "OperationConflict", "Message": "x"}"#, Temporary, None),
+        ("Google Ads API, Common errors", 400, &[], r#"{"error": {"code": 400, "message": "Request contains an invalid argument.", "status": "INVALID_ARGUMENT", "details": [{"@type": "type.googleapis.com/google.ads.googleads.v21.errors.GoogleAdsFailure", "errors": [{"errorCode": {"databaseError": "CONCURRENT_MODIFICATION"}, "message": "Multiple requests were attempting to modify the same resource at once. Retry the request."}]}]}}"#, Temporary, None),
+        ("GKE, Troubleshooting: incompatible operation", 400, &[], r#"{"error": {"code": 400, "message": "Cluster is running incompatible operation operation-1", "status": "FAILED_PRECONDITION", "details": [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "CLUSTER_ALREADY_HAS_OPERATION"}]}}"#, Temporary, None),
+        ("Kubernetes, Resource quotas", 403, &[], r#"{"kind": "Status", "status": "Failure", "message": "pods \"x\" is forbidden: exceeded quota: compute", "reason": "Forbidden", "code": 403}"#, Quota, None),
+        ("Kubernetes, API concepts: conflicts", 409, &[], r#"{"kind": "Status", "status": "Failure", "message": "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again", "reason": "Conflict", "code": 409}"#, NonRetryable, None),
+        ("Amazon SES API v2, SendEmail: errors", 400, &[("x-amzn-ErrorType", "SendingPausedException")], r#"{"message": "Sending paused for this account."}"#, Quota, None),
+        ("Amazon SES, Pausing email sending", 400, &[], "<ErrorResponse><Error><Type>Sender</Type><Code>MessageRejected</Code><Message>Sending paused for this account. For more information, please check the inbox</Message></Error></ErrorResponse>", Quota, None),
+        ("Amazon Cognito, ForgotPassword: errors", 400, &[], r#"{"__type": "TooManyFailedAttemptsException", "message": "x"}"#, RateLimit, None),
+        ("Amazon Bedrock, Errors", 424, &[("x-amzn-ErrorType", "ModelStreamErrorException:http://x")], r#"{"message":"x"}"#, Temporary, None),
+        ("Microsoft Graph, JSON batching", 424, &[], r#"{"error": {"code": "FailedDependency", "message": "x"}}"#, Temporary, None),
+        ("Railway, Application not found", 404, &[("x-railway-fallback", "true")], r#"{"status": "error", "code": 404, "message": "Application not found", "request_id": "x"}"#, Temporary, None),
+    ]);
+}

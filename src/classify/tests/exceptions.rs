@@ -159,7 +159,7 @@ const TYPES: [(FailureClass, bool, &str); 12] = [
         NonRetryable,
         false,
         "psycopg.errors.UniqueViolation psycopg.errors.NotNullViolation sqlalchemy.exc.IntegrityError \
-         pymysql.err.IntegrityError pymysql.err.ProgrammingError pymongo.errors.DuplicateKeyError \
+         pymysql.err.IntegrityError pymongo.errors.DuplicateKeyError \
          java.sql.SQLIntegrityConstraintViolationException \
          org.springframework.dao.DataIntegrityViolationException \
          org.springframework.dao.DuplicateKeyException java.sql.SQLSyntaxErrorException \
@@ -558,6 +558,9 @@ fn the_detail_has_the_name_and_never_the_message() {
         ("a.b.BankClosed", "unrecognised: BankClosed"),
         ("A$Fare", "unrecognised: Fare"),
         ("Function<Bank::Closed>", "unrecognised: Closed"),
+        ("App\\Validation\\Closed", "unrecognised: Closed"),
+        ("Function<Authorization::Closed>", "unrecognised: Closed"),
+        ("com.example.Validation$Closed", "unrecognised: Closed"),
         ("Dear Ann", "unrecognised error"),
         ("e0b6f1bd48d2f4b589d2a5f1c9c1f0a1", "unrecognised error"),
         ("httpx.ReadTimeout", "timed out: ReadTimeout"),
@@ -597,6 +600,7 @@ fn the_users_rules_come_before_the_table() {
         "Api$BankClosed",
         "Function<Api::BankClosed>",
         "a/BankClosed",
+        "App\\Exceptions\\BankClosed",
     ] {
         let failure = by_rules(error_type, "");
         assert_eq!(failure.class(), RateLimit, "{error_type}");

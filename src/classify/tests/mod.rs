@@ -22,6 +22,7 @@ mod providers;
 mod saas;
 mod standards;
 mod texts;
+mod thrown;
 
 /// The page with the built-in tables.
 pub(super) const PAGE: &str = include_str!("../../../docs/reference/classes.md");
@@ -98,7 +99,8 @@ fn a_status_alone_decides() {
         (409, NonRetryable),
         (410, NonRetryable),
         (420, RateLimit),
-        (424, NonRetryable),
+        (423, Temporary),
+        (424, Temporary),
         (425, Temporary),
         (426, NonRetryable),
         (428, NonRetryable),

@@ -140,6 +140,14 @@ fn the_others_have_words_of_their_own_for_overload() {
             402,
             &[],
             r#"{"error":{"code":402,"message":"Insufficient credits"}}"#,
+            Quota,
+            None,
+        ),
+        (
+            ROUTER,
+            402,
+            &[],
+            r#"{"error":{"code":402,"message":"Payment required"}}"#,
             NonRetryable,
             None,
         ),
@@ -159,5 +167,30 @@ fn the_others_have_words_of_their_own_for_overload() {
             RateLimit,
             None,
         ),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn an_account_without_credit_has_used_up_its_quota() {
+    assert_told(&[
+        ("Anthropic, help centre: credit balance is too low", 400, &[], r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}"#, Quota, None),
+        ("Anthropic, API: spend limits", 400, &[], r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "You have reached your specified API usage limits. You will regain access on 2023-12-01 at 00:00 UTC."}}"#, Quota, None),
+        ("DeepSeek API, Error codes", 402, &[], r#"{"error": {"message": "Insufficient Balance", "type": "unknown_error", "param": null, "code": "invalid_request_error"}}"#, Quota, None),
+        ("Replicate, Billing: insufficient credit", 402, &[], r#"{"title": "Insufficient credit", "detail": "You have insufficient credit to run this model. Go to https://replicate.com/account/billing#billing to purchase credit.", "status": 402}"#, Quota, None),
+        ("Hugging Face, Inference Providers: pricing", 402, &[], r#"{"error": "You have exceeded your monthly included credits for Inference Providers. Subscribe to PRO to get 20x more monthly included credits."}"#, Quota, None),
+        ("Brevo API, Error codes", 402, &[], r#"{"code": "not_enough_credits", "message": "You do not have enough credits"}"#, Quota, None),
+        ("Postmark API, Error codes: 405", 422, &[], r#"{"ErrorCode": 405, "Message": "Not allowed to send. Your account has run out of credits."}"#, Quota, None),
+        ("Vonage, API errors: low-balance", 402, &[], r#"{"type": "https://developer.nexmo.com/api-errors#low-balance", "title": "Low balance", "detail": "This request could not be performed due to your account balance being low."}"#, Quota, None),
+        ("Emailit API, Errors", 402, &[], r#"{"error": "Insufficient credits", "message": "Insufficient credits to send this email. Required: 3, available: 1."}"#, Quota, None),
+        ("Fireworks AI, Error codes", 412, &[], r#"{"error": {"object": "error", "type": "invalid_request_error", "code": "PRECONDITION_FAILED", "message": "Account x is suspended, possibly due to reaching the monthly spending limit or failure to pay past invoices."}}"#, Quota, None),
+        ("xAI API, Debugging errors", 403, &[], r#"{"code": "The caller does not have permission to execute the specified operation", "error": "Your team x has either used all available credits or reached its monthly spending limit."}"#, Quota, None),
+        ("Supabase, Exceeded quota", 402, &[], r#"{"message": "Service for this project is restricted due to the following violations: exceed_egress_quota."}"#, Quota, None),
+        ("Stability AI, REST API v2: errors", 402, &[], r#"{"id": "x", "name": "payment_required", "errors": ["You lack sufficient credits to make this request. Please purchase more credits at ..."]}"#, Quota, None),
+        ("Deepgram, API errors", 402, &[], r#"{"err_code": "ASR_PAYMENT_REQUIRED", "err_msg": "Project does not have enough credits for an ASR request and does not have an overage agreement.", "request_id": "uuid"}"#, Quota, None),
+        ("OpenAI, Error codes", 429, &[], r#"{"error": {"message": "Your account is not active, please check your billing details on our website.", "type": "billing_not_active", "code": "billing_not_active"}}"#, Quota, None),
+        ("Groq, Error codes: 498", 498, &[], r#"{"error": {"message": "Flex tier capacity exceeded", "type": "capacity_exceeded", "code": "capacity_exceeded"}}"#, Temporary, None),
+        ("Groq, Rate limits: tokens of a minute", 413, &[], r#"{"error": {"message": "Request too large for model `x` in organization `y` service tier `on_demand` on tokens per minute (TPM): Limit 6000, Requested 10000, please reduce your message size and try again.", "type": "tokens", "code": "rate_limit_exceeded"}}"#, NonRetryable, None),
+        ("Upstash Redis, Troubleshooting: max requests limit", 400, &[], r#"{"error": "ERR max daily request limit exceeded. Limit: 10000, Usage: 10000."}"#, Quota, None),
     ]);
 }

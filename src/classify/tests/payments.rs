@@ -78,3 +78,29 @@ fn the_others_say_it_by_status() {
         ),
     ]);
 }
+
+#[test]
+#[rustfmt::skip]
+fn a_limit_of_the_payer_is_none_of_the_service_and_a_lock_passes() {
+    assert_told(&[
+        ("Stripe, Decline codes", 402, &[], r#"{"error": {"code": "card_decline_rate_limit_exceeded", "decline_code": "generic_decline", "message": "Your card has been declined too many times. You can try to charge this card again after 24 hours.", "type": "card_error"}}"#, NonRetryable, None),
+        ("Razorpay, Error codes: payments", 400, &[], r#"{"error": {"code": "BAD_REQUEST_ERROR", "description": "Payment failed because the daily limit of the customer is exceeded", "source": "customer", "step": "payment_authorization", "reason": "transaction_daily_limit_exceeded"}}"#, NonRetryable, None),
+        ("Stripe, Error codes", 400, &[], r#"{"error": {"code": "balance_insufficient", "message": "You have insufficient available funds in your Stripe account.", "type": "invalid_request_error"}}"#, Quota, None),
+        ("Razorpay, Error codes: payments", 400, &[], r#"{"error": {"code": "BAD_REQUEST_ERROR", "description": "Request failed because another payment operation is in progress.", "source": "NA", "step": "NA", "reason": "NA"}}"#, Temporary, None),
+        ("Paddle, Errors: subscriptions", 409, &[], r#"{"error": {"type": "request_error", "code": "subscription_locked_processing", "detail": "unable to update subscription 30m0s before processing"}}"#, Temporary, None),
+        ("Paddle, Errors: subscriptions", 409, &[], r#"{"error": {"type": "request_error", "code": "subscription_locked_renewal", "detail": "x"}}"#, Temporary, None),
+        ("TrueLayer, Error types", 409, &[], r#"{"type": "https://docs.truelayer.com/docs/error-types#idempotency-key-concurrency-conflict", "title": "Idempotency-Key Concurrency Conflict", "status": 409}"#, Temporary, None),
+        ("TrueLayer, Error types", 409, &[], r#"{"type": "https://docs.truelayer.com/docs/error-types#concurrency-conflict", "title": "Concurrency Conflict", "status": 409}"#, Temporary, None),
+        ("Sinch, Errors registry", 409, &[], r#"{"type": "https://developers.sinch.com/docs/errors/registry/idempotency-conflict", "title": "Idempotency Conflict", "detail": "A request with Idempotency-Key x is still being processed. Retry later with the same key."}"#, Temporary, None),
+        ("commercetools, HTTP API: errors", 400, &[], r#"{"statusCode": 400, "message": "The previous conflicting operation is still pending and needs to finish before the request can succeed.", "errors": [{"code": "PendingOperation", "message": "x"}]}"#, Temporary, None),
+        ("Recurly, API errors", 422, &[], r#"{"error": {"type": "simultaneous_request", "message": "A change for subscription x is already in progress."}}"#, Temporary, None),
+        ("App Store Server API, Error codes", 404, &[], r#"{"errorCode": 4040002, "errorMessage": "Account not found. Please try again."}"#, Temporary, None),
+        ("App Store Server API, Error codes", 404, &[], r#"{"errorCode": 4040006, "errorMessage": "Original transaction id not found. Please try again."}"#, Temporary, None),
+        ("Any, the limit of an exchange rate", 422, &[], r#"{"code": "EXCHANGE_RATE_LIMIT_BREACHED"}"#, NonRetryable, None),
+        ("Stripe, Decline codes: in XML", 402, &[], "<error><code>DAILY_LIMIT_EXCEEDED</code></error>", NonRetryable, None),
+        ("Stripe, Errors", 400, &[("Retry-After", "60")], r#"{"error":{"code":"velocity_rate_limit","type":"card_error","message":"Try again in 60 s"}}"#, NonRetryable, None),
+        ("Razorpay, Error codes: payments", 400, &[], r#"{"error":{"source":"issuer_bank","step":"payment_authorization","reason":"card_daily_limit_exceeded"}}"#, NonRetryable, None),
+        ("Any, the balance of a payer", 402, &[], r#"{"error":"Insufficient balance: the customer has too little credits"}"#, NonRetryable, None),
+        ("AWS, Common errors", 402, &[("x-amzn-errortype", "ServiceQuotaExceededException")], "{}", Quota, None),
+    ]);
+}

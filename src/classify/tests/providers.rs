@@ -102,7 +102,7 @@ const SHOWN: &[Shown<'_>] = &[
     ("Azure Cosmos DB", "HTTP status codes: 449", 449, &[("x-ms-retry-after-ms", "10")], r#"{"code":"RetryWith","message":"Conflicting request"}"#, Temporary, "status 449: RetryWith", Some(10)),
     ("Twitter", "API v1, Response codes: 420 Enhance your calm", 420, &[("Retry-After", "60")], r#"{"error":"EnhanceYourCalm"}"#, RateLimit, "status 420: EnhanceYourCalm", Some(60_000)),
     ("Shopify", "REST Admin API, Rate limits", 429, &[("Retry-After", "2.0"), ("X-Shopify-Shop-Api-Call-Limit", "40/40")], r#"{"errors":"Exceeded 2 calls per second for api client."}"#, RateLimit, "status 429", Some(2_000)),
-    ("Shopify", "Response status codes: 423 Locked", 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, "status 423", None),
+    ("Shopify", "Response status codes: 423 Locked", 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, "status 423: This shop is unavailable", None),
     ("GitLab", "User and IP rate limits", 429, &[("RateLimit-Remaining", "0"), ("RateLimit-ResetTime", "Tue, 14 Nov 2023 22:14:20 GMT"), ("RateLimit-Reset", "1700000060")], "Retry later", RateLimit, "status 429", Some(60_000)),
     ("Standard Webhooks", "Responding to webhooks", 410, &[("Retry-After", "5")], "", NonRetryable, "status 410", None),
     // Any used-up allowance is the reason of a 403.
@@ -193,7 +193,7 @@ const SHOWN: &[Shown<'_>] = &[
     ("Azure", "Resource Manager: DeploymentActive", 409, &[], r#"{"error":{"code":"DeploymentActive"}}"#, Temporary, "status 409: DeploymentActive", None),
     ("Azure", "Storage, Blob service error codes", 409, &[("x-ms-error-code", "ContainerBeingDeleted")], "", Temporary, "status 409: busy: ContainerBeingDeleted", None),
     ("Azure", "Storage, Blob service error codes", 409, &[("x-ms-error-code", "BlobAlreadyExists")], "", NonRetryable, "status 409: BlobAlreadyExists", None),
-    ("Microsoft Graph", "Excel: error handling", 423, &[], r#"{"error":{"code":"notAllowed","innerError":{"code":"resourceLocked"}}}"#, Temporary, "status 423: resourceLocked", None),
+    ("Microsoft Graph", "Excel: error handling", 423, &[], r#"{"error":{"code":"notAllowed","innerError":{"code":"resourceLocked"}}}"#, Temporary, "status 423: notAllowed", None),
     ("Plaid", "Errors: Institution", 400, &[], r#"{"error_type":"INSTITUTION_ERROR","error_code":"INSTITUTION_DOWN"}"#, Temporary, "status 400: INSTITUTION_DOWN", None),
     ("Plaid", "Errors: Institution", 400, &[], r#"{"error_type":"INSTITUTION_ERROR","error_code":"INSTITUTION_NOT_RESPONDING"}"#, Temporary, "status 400: INSTITUTION_NOT_RESPONDING", None),
     ("Plaid", "Errors: API", 400, &[], r#"{"error_type":"API_ERROR","error_code":"PLANNED_MAINTENANCE"}"#, Temporary, "status 400: PLANNED_MAINTENANCE", None),
@@ -378,7 +378,8 @@ fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
             let with = answered(status, &[(name, "30")], "");
             let is_final = matches!(status, 400 | 402 | 404..=406 | 410 | 411 | 414..=417 | 422 | 428 | 431 | 451);
             assert_eq!(with.class() == NonRetryable, is_final, "{status} with {name}");
-            let is_retried_anyway = matches!(status, 408 | 420 | 421 | 425 | 429 | 449 | 456 | 499);
+            let is_retried_anyway =
+                matches!(status, 408 | 420 | 421 | 423..=425 | 429 | 449 | 456 | 499);
             assert_eq!(without.class() != NonRetryable, is_retried_anyway, "{status}");
             assert_eq!(with.delay().is_some(), !is_final, "{status} with {name}");
         }

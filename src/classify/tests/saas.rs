@@ -223,3 +223,34 @@ fn a_success_that_says_that_the_service_is_down_is_evidence_of_an_outage() {
     assert!(up.is_service_up() && !up.is_service_down(), "{up:?}");
     assert!(of(br#"{"error":{"code":504}}"#).is_in_doubt());
 }
+
+#[test]
+#[rustfmt::skip]
+fn a_code_of_a_service_alone_says_that_a_refusal_passes() {
+    assert_told(&[
+        ("Salesforce, UNABLE_TO_LOCK_ROW in a trigger", 400, &[], r#"[{"message": "OrderTrigger: execution of AfterInsert\n\ncaused by: System.DmlException: Update failed. First exception on row 0 with id 001B000001ABCde; first error: UNABLE_TO_LOCK_ROW, unable to obtain exclusive access to this record or 1 records: 001B000001ABCde: []", "errorCode": "CANNOT_INSERT_UPDATE_ACTIVATE_ENTITY", "fields": []}]"#, Temporary, None),
+        ("Salesforce SOAP API, Status codes", 400, &[], r#"[{"message": "x", "errorCode": "SINGLE_EMAIL_LIMIT_EXCEEDED", "fields": []}]"#, Quota, None),
+        ("Salesforce SOAP API, Status codes", 403, &[], r#"[{"message": "storage limit exceeded", "errorCode": "STORAGE_LIMIT_EXCEEDED"}]"#, Quota, None),
+        ("Salesforce, OAuth errors", 400, &[], r#"{"error": "unknown_error", "error_description": "retry your request"}"#, Temporary, None),
+        ("Zoho OAuth, Token limits", 400, &[], r#"{"error_description": "You have made too many requests continuously. Please try again after some time.", "error": "Access Denied", "status": "failure"}"#, RateLimit, None),
+        ("Instagram Platform, Error codes", 400, &[], r#"{"error": {"message": "Application request limit reached", "type": "OAuthException", "code": 9, "error_subcode": 2207042, "is_transient": false, "fbtrace_id": "A"}}"#, Quota, None),
+        ("WhatsApp Cloud API, Error codes", 400, &[], r#"{"error": {"message": "(#133015) Please wait a few minutes before attempting to register this phone number", "type": "OAuthException", "code": 133015, "fbtrace_id": "A"}}"#, Temporary, None),
+        ("WhatsApp Cloud API, Error codes", 400, &[], r#"{"error": {"message": "(#131057) Account in maintenance mode", "type": "OAuthException", "code": 131057, "fbtrace_id": "A"}}"#, Temporary, None),
+        ("Graph API, Handling errors", 400, &[], r#"{"error": {"message": "(#2) Service temporarily unavailable", "type": "OAuthException", "code": 2, "fbtrace_id": "A"}}"#, Temporary, None),
+        ("Twilio, Error 20162", 409, &[], r#"{"code": 20162, "message": "A conflicting resource update is in progress", "status": 409}"#, Temporary, None),
+        ("Canada Post, Rejected by SLM Monitor", 500, &[], r#"<messages xmlns="http://www.canadapost.ca/ws/messages"><message><code>Server</code><description>Rejected by SLM Monitor</description></message></messages>"#, RateLimit, None),
+        ("NetSuite, SOAP: WS_REQUEST_BLOCKED", 500, &[], r#"<?xml version="1.0"?><soapenv:Envelope><soapenv:Body><soapenv:Fault><faultcode>soapenv:Server.userException</faultcode><faultstring>Only one request may be made against a session at a time</faultstring><detail><platformFaults:exceededConcurrentRequestLimitFault><platformFaults:code>WS_REQUEST_BLOCKED</platformFaults:code></platformFaults:exceededConcurrentRequestLimitFault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>"#, RateLimit, None),
+        ("Dropbox, WriteError", 409, &[], r#"{"error_summary": "path/insufficient_space/..", "error": {".tag": "path"}}"#, Quota, None),
+        ("Box, Common errors", 403, &[], r#"{"type": "error", "status": 403, "code": "storage_limit_exceeded", "message": "Account storage limit reached"}"#, Quota, None),
+        ("Meilisearch, Error codes", 422, &[], r#"{"message": "x", "code": "no_space_left_on_device", "type": "internal", "link": "x"}"#, Temporary, None),
+        ("Plaid, Transactions errors", 400, &[], r#"{"error_type": "TRANSACTIONS_ERROR", "error_code": "TRANSACTIONS_SYNC_MUTATION_DURING_PAGINATION"}"#, Temporary, None),
+        ("Business Central, OData error codes", 400, &[], r#"{"error": {"code": "Application_DialogException", "message": "The record in table Sales Line is currently locked by another user"}}"#, Temporary, None),
+        ("DocuSign, EnvelopeLocks", 400, &[], r#"{"errorCode": "EDIT_LOCK_ENVELOPE_LOCKED", "message": "The envelope is locked"}"#, Temporary, None),
+        ("SharePoint REST, SPFileLockException", 423, &[], r#"{"odata.error": {"code": "-2147018894, Microsoft.SharePoint.SPFileLockException", "message": {"lang": "en-US", "value": "The file x is locked for shared use by y"}}}"#, Temporary, None),
+        ("Nextcloud WebDAV, FileLocked", 423, &[], r#"<?xml version="1.0" encoding="utf-8"?>
+<d:error xmlns:d="DAV:" xmlns:s="http://sabredav.org/ns">
+  <s:exception>OCA\DAV\Connector\Sabre\Exception\FileLocked</s:exception>
+  <s:message>"x" is locked</s:message>
+</d:error>"#, Temporary, None),
+    ]);
+}
