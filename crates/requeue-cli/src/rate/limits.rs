@@ -1,4 +1,4 @@
-//! The limits of a run: what each allows in any window of time, and whether its calls kept to it.
+//! The limits of a run: the calls that each allows in any window of time, and whether a run broke it.
 
 use std::iter;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn rounded_up(count: f64) -> u64 {
     count.ceil() as u64
 }
 
-/// A limit of all messages, or of each value of a key, and what it allows.
+/// A limit of all messages or of each value of a key, and the calls that it allows.
 #[derive(Clone)]
 pub(super) struct Bound {
     key: Option<String>,
@@ -148,7 +148,7 @@ impl Bound {
         rates.into_iter().filter(|(from, to, _)| from < to)
     }
 
-    /// What it allows between two times, without a burst.
+    /// The calls that it allows between two times, without a burst.
     fn between(&self, from: Duration, to: Duration) -> f64 {
         let parts = self
             .rates(to)

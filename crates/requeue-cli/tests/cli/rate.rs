@@ -134,7 +134,7 @@ fn limits_of_all_and_of_each_tenant_hold_with_calls_that_weigh_differently() {
             assert!(number(run, "calls") >= 300.0, "{run}");
             assert_eq!(run["callsAboveLimit"].is_null(), total.is_empty(), "{run}");
             let used = keys.iter().map(|limit| number(limit, "throughputOfLimit"));
-            assert!(used.fold(0.0, f64::max) > 0.9, "{run}");
+            assert!(used.fold(0.0, f64::max) > 0.85, "{run}");
         }
         let alone = &figures["withoutTable"]["keys"][0]["callsAboveLimit"];
         assert!(alone.as_f64().unwrap() > 10.0, "{figures}");
