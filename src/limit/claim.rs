@@ -342,6 +342,10 @@ impl Claim {
         }
         let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
+        if self.gate == Time::Over && self.unused > 0 && self.line.backlog() > 0 {
+            // Others may have made calls since this state was seen, so its gate must be that of now.
+            self.latest = self.latest.min(self.seen.tat);
+        }
         if self.slots == 0 && self.gate == Time::Over {
             // The messages that were to make these calls are late, or never return.
             self.line.leave(self.unused.min(self.line.backlog()));

@@ -310,7 +310,7 @@ impl Time {
     /// The times for which this is true.
     fn range(self, now: u64, latest: u64) -> RangeInclusive<u64> {
         match self {
-            Self::Over => 0..=now,
+            Self::Over => 0..=now.min(latest),
             Self::Ahead => now.saturating_add(1)..=latest,
             Self::Lost { beyond } => beyond.saturating_add(1)..=u64::MAX,
         }

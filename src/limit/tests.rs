@@ -316,6 +316,32 @@ proptest! {
     }
 }
 
+#[test]
+fn calls_that_nobody_made_leave_the_line_once_also_by_an_old_state() {
+    let limit = limit(10, 1);
+    let known = KnownLimit::own(&limit);
+    let mut item = Item::default();
+    let claims = |item: &mut Item, seen: &LimitState, ask, now| {
+        let mut claim = Claim::new(&known, *seen, at(now));
+        claim.take(demand(ask, limit.max_reservation));
+        claim.update().apply(item)
+    };
+    for _ in 0..300 {
+        let seen = LimitState::of(&item);
+        assert!(claims(&mut item, &seen, Ask::Newcomer, 0));
+    }
+    let old = LimitState::of(&item);
+    assert_eq!(old.line.backlog(), 279);
+    // The gate has been free for 7.9 s.
+    assert!(claims(&mut item, &old, Ask::Waited(StartTag(0)), 10_000));
+    let seen = LimitState::of(&item);
+    assert_eq!(seen.line.backlog(), 279 - 79 - 1);
+    // It is free again.
+    assert!(!claims(&mut item, &old, Ask::Waited(StartTag(0)), 10_200));
+    assert!(claims(&mut item, &seen, Ask::Waited(StartTag(0)), 10_200));
+    assert_eq!(LimitState::of(&item).line.backlog(), 279 - 79 - 1 - 1 - 1);
+}
+
 proptest! {
     #[test]
     fn a_claim_changes_an_item_as_it_changes_the_state_whoever_was_faster(

@@ -141,6 +141,24 @@ async fn a_limit_with_keys_costs_few_requests_and_copies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_with_a_key_costs_a_request_for_each_value_in_a_batch() {
+    for (values, requests) in [(0, 1), (1, 2), (3, 4), (10, 11)] {
+        // None waits.
+        let mut world = with_keys(Kept::Together, 1_000);
+        let limit = &mut world.settings.policy.key_limits[0].limit;
+        (limit.limit, limit.burst) = (1_000, 3_000);
+        world.settings.policy.key_limits.retain(|_| values > 0);
+        let table = Arc::new(Told { latency: millis(5), ..Told::default() });
+        world.settings.shared_table = Some(SharedTable::by(Arc::clone(&table) as Arc<dyn Table>));
+        for n in 0..10 {
+            send(&world, n, &format!("tenant {}", n % values.max(1))).await;
+        }
+        world.invoke(&world.processor(Script::new(|_| Act::Done))).await;
+        assert_eq!(table.requests(), requests, "{values}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_gets_the_calls_of_its_key_and_leaves_the_others_the_rest() {
     for fair in [false, true] {
         let mut world = with_keys(Kept::Together, 20);
@@ -216,9 +234,9 @@ async fn a_limit_counts_the_units_of_calls() {
                 units += tokens(other.n()).min(100);
             }
         }
-        // 2,580 units.
+        // 2,580 units, of which the last call may not have paid 99. At least 97 % of the limit.
         let last = calls.iter().map(|seen| seen.at).max().unwrap() - began;
-        assert!((secs(24)..=secs(28)).contains(&last), "{kept:?}: {last:?}");
+        assert!((secs(24)..=millis(26_600)).contains(&last), "{kept:?}: {last:?}");
     }
 }
 

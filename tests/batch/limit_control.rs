@@ -9,7 +9,7 @@ use requeue::{LimitControl, Scope, Strategy};
 use tokio::time::{Instant, sleep};
 
 use crate::idempotency::{Case, Told};
-use crate::rate_limit::{Kept, world};
+use crate::rate_limit::{Kept, assert_within, world};
 use crate::world::{Act, Script, World, millis, secs};
 
 /// Execution environments that get what is there, and an operator.
@@ -54,6 +54,12 @@ impl Running {
         join_all(environments).await;
     }
 
+    /// At least 93 % of the calls that the limits allowed over the whole were made.
+    fn assert_used(&self, allowed: usize) {
+        let calls = self.script.calls().len();
+        assert!(calls >= allowed * 93 / 100, "{calls} of {allowed}");
+    }
+
     /// The calls in so many seconds after that time.
     fn calls(&self, after: Instant, seconds: std::ops::Range<u64>) -> usize {
         let time = after + secs(seconds.start)..after + secs(seconds.end);
@@ -63,7 +69,7 @@ impl Running {
 
 #[tokio::test(start_paused = true)]
 async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() {
-    let running = Running::with(world(Kept::Together, 50, 1), 4_500).await;
+    let running = Running::with(world(Kept::Together, 50, 1), 4_800).await;
     running.until(secs(20)).await;
     let lowered = Instant::now();
     running.control().set(10, None).await.unwrap();
@@ -73,7 +79,7 @@ async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() 
     running.until(secs(80)).await;
     let raised = Instant::now();
     running.control().reset().await.unwrap();
-    running.until(secs(115)).await;
+    running.until(secs(140)).await;
     let before = running.calls(running.began, 3..20);
     let lower = running.calls(lowered, 0..58);
     assert!(before >= 16 * 50, "{before}");
@@ -81,6 +87,13 @@ async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() 
     assert!((560..=680).contains(&lower), "{lower}");
     let full = running.calls(raised, 10..30);
     assert!(full >= 20 * 50 * 98 / 100, "{full}");
+    // 20 s, 60 s and 60 s.
+    running.assert_used(20 * 50 + 60 * 10 + 60 * 50);
+    let slow = lowered + secs(2)..raised;
+    let slow: Vec<_> =
+        running.script.calls().into_iter().filter(|seen| slow.contains(&seen.at)).collect();
+    assert_within(10, 1, &slow);
+    assert_within(50, 1, &running.script.calls());
     assert!(running.world.dead().is_empty());
 }
 
@@ -118,6 +131,9 @@ async fn nobody_is_called_in_a_pause_and_all_are_soon_after_it() {
     running.until(secs(350)).await;
     let full = running.calls(resumed, 10..30);
     assert!(full >= 20 * 50 * 98 / 100, "{full}");
+    // 10 s and 40 s.
+    running.assert_used((10 + 40) * 50);
+    assert_within(50, 1, &running.script.calls());
     assert!(running.world.dead().is_empty());
     let script = &running.script;
     assert!(script.calls().iter().all(|seen| seen.attempt == 1), "no retry is used");

@@ -155,7 +155,7 @@ async fn simulate(
     // The run has no table, and no message of it is a duplicate.
     world.settings.policy.idempotency = None;
     for number in 0..arguments.messages {
-        world.send("", number)?;
+        world.send("", number, 1)?;
     }
     let service = DownstreamService::new(arguments, world.clock.clone());
     let progress = progress.counting(arguments.messages, arguments.outage);

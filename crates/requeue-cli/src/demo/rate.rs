@@ -52,7 +52,7 @@ impl CountingTarget {
     fn count(&self, body: &[u8]) {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let (at, mut log) = (self.began.elapsed(), self.log.lock());
-        log.calls.push(Call { at, message: 0 });
+        log.calls.push(Call { at, message: 0, units: 1 });
         if let Some(sent) = body["sentAfterMs"].as_u64() {
             log.waits.push(at.saturating_sub(Duration::from_millis(sent)));
         }

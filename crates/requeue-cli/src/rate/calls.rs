@@ -1,23 +1,22 @@
 //! The calls of a run, and how they keep a limit: counts in windows, order, seconds.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
-use requeue::policy::RateLimit;
-use serde_json::json;
+use serde_json::Value;
 
 use super::Arguments;
+use super::limits::Bound;
 use crate::simulated::Figures;
-use crate::table::{decimal, span, thousands};
-
-/// tokio's timers end at whole milliseconds, so one call may be this late and the next one not.
-const TIMER: Duration = Duration::from_millis(1);
+use crate::table::{decimal, span};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     /// Since the beginning of the run.
     pub(crate) at: Duration,
     pub(crate) message: u32,
+    pub(crate) units: u32,
 }
 
 #[derive(Debug, Default)]
@@ -32,6 +31,36 @@ impl Calls {
         self.0.len()
     }
 
+    pub(super) fn each(&self) -> impl Iterator<Item = &Call> {
+        self.0.iter()
+    }
+
+    /// Those of each sender, with so many units each.
+    pub(super) fn by(
+        &self,
+        sender: impl Fn(u32) -> usize,
+        units: impl Fn(u32) -> u32,
+    ) -> Vec<Self> {
+        let mut all = vec![Self::default()];
+        for call in &self.0 {
+            let sender = sender(call.message);
+            if all.len() <= sender {
+                all.resize_with(sender + 1, Self::default);
+            }
+            all[sender].push(Call { units: units(call.units), ..*call });
+        }
+        all
+    }
+
+    pub(super) fn units(&self) -> u64 {
+        self.units_within(Duration::ZERO..Duration::MAX)
+    }
+
+    pub(super) fn units_within(&self, time: Range<Duration>) -> u64 {
+        let calls = self.0.iter().filter(|call| time.contains(&call.at));
+        calls.map(|call| u64::from(call.units)).sum()
+    }
+
     pub(crate) fn last(&self) -> Duration {
         self.0.last().map_or(Duration::ZERO, |call| call.at)
     }
@@ -43,36 +72,23 @@ impl Calls {
             if seconds.len() <= second {
                 seconds.resize(second + 1, 0);
             }
-            seconds[second] += 1;
+            seconds[second] += call.units;
         }
         seconds
     }
 
-    pub(crate) fn most_within(&self, window: Duration) -> usize {
+    pub(crate) fn most_within(&self, window: Duration) -> u64 {
         let mut from = 0;
-        let mut most = 0;
-        for (to, call) in self.0.iter().enumerate() {
+        let (mut units, mut most) = (0, 0);
+        for call in &self.0 {
+            units += u64::from(call.units);
             while self.0[from].at + window < call.at {
+                units -= u64::from(self.0[from].units);
                 from += 1;
             }
-            most = most.max(to + 1 - from);
+            most = most.max(units);
         }
         most
-    }
-
-    /// The calls above limit × time + burst, in the window of any length that has most of them. A
-    /// call that comes early by half of the interval is half a call.
-    pub(super) fn most_above(&self, limit: &RateLimit) -> f64 {
-        let rate = rate(limit);
-        let (mut level, mut most): (f64, f64) = (0.0, 0.0);
-        let mut before = Duration::ZERO;
-        for call in &self.0 {
-            level = (level - call.at.saturating_sub(before).as_secs_f64() * rate).max(0.0) + 1.0;
-            before = call.at;
-            most = most.max(level);
-        }
-        // A wait that ends a millisecond late is the timer's.
-        (most - f64::from(limit.burst) - rate * TIMER.as_secs_f64()).max(0.0)
     }
 
     /// How long messages are called after later ones of their tenant that are on time, in ascending
@@ -130,17 +146,6 @@ pub(super) fn place(message: u32, tenants: usize) -> usize {
     usize::try_from(message).unwrap_or_default() % tenants
 }
 
-/// Calls in a second.
-pub(super) fn rate(limit: &RateLimit) -> f64 {
-    f64::from(limit.limit) / limit.period.as_secs_f64()
-}
-
-/// The most calls that a limit allows in a window of this length, with its ends.
-pub(super) fn allowed(limit: &RateLimit, window: Duration) -> u64 {
-    let periods = window.as_nanos() * u128::from(limit.limit) / limit.period.as_nanos();
-    u64::try_from(periods).unwrap_or(u64::MAX) + u64::from(limit.burst)
-}
-
 #[derive(Clone, Copy, Default)]
 pub(super) struct RunCounts {
     pub(super) deferrals: u64,
@@ -155,19 +160,29 @@ pub(super) struct RunCounts {
     pub(super) table_requests: Option<u64>,
 }
 
-/// `late` messages do not count for the order, and `waits` are those of other tenants.
-pub(super) fn figures(
-    calls: &Calls,
-    arguments: &Arguments,
-    late: &BTreeSet<u32>,
-    mut waits: Vec<Duration>,
-    counts: RunCounts,
-) -> Figures {
-    let (limit, messages) = (&arguments.rate_limit(), arguments.messages);
+/// A run of which `late` messages do not count for the order, and `waits` are those of other tenants.
+pub(super) struct Ended<'a> {
+    pub(super) bounds: &'a [Bound],
+    pub(super) calls: &'a Calls,
+    /// The tenant of a message.
+    pub(super) tenant: &'a dyn Fn(u32) -> usize,
+    pub(super) late: BTreeSet<u32>,
+    pub(super) waits: Vec<Duration>,
+    pub(super) counts: RunCounts,
+}
+
+/// The calls of a run, as the first limit counts them, and the bounds that they broke.
+pub(crate) struct Kept {
+    pub(super) calls: Calls,
+    pub(super) broken: Vec<String>,
+}
+
+pub(super) fn figures(arguments: &Arguments, ended: Ended<'_>) -> (Figures, Kept) {
+    let Ended { bounds, calls, tenant, late, mut waits, counts } = ended;
+    let messages = arguments.messages;
     waits.sort_unstable();
     let took = calls.last();
-    let [disorder, late] = calls.disorder(messages, arguments.tenants_of_backlog(), late);
-    let throughput = number(calls.count()) / took.as_secs_f64().max(1e-3) / rate(limit);
+    let [disorder, late] = calls.disorder(messages, arguments.tenants_of_backlog(), &late);
     let refused = counts.refused.map(|refused| float(refused) / number(calls.count().max(1)));
     let all = f64::from(messages) + number(waits.len());
     let table_requests = counts.table_requests.map(|requests| float(requests) / all);
@@ -180,18 +195,18 @@ pub(super) fn figures(
     if let Some(refused) = refused {
         of.row("  refused, in %", decimal(refused * 100.0, 1));
     }
-    let windows = [1, 10, 60].map(|periods| {
-        let window = limit.period * periods;
-        let (most, allowed) = (calls.most_within(window), allowed(limit, window));
-        let head = format!("  most in any {}, of {} allowed", span(window), thousands(allowed));
-        of.row(head, thousands(most));
-        json!({ "seconds": window.as_secs(), "mostCalls": most, "allowed": allowed })
-    });
-    of.value("windows", &windows[..]);
-    let above = calls.most_above(limit);
-    of.decimal("  above limit × time + burst, in any window", "callsAboveLimit", above, 1);
-    of.row("throughput, in % of the limit", decimal(throughput * 100.0, 1));
-    of.value("throughputOfLimit", throughput);
+    let (mut keys, mut broken) = (Vec::new(), Vec::new());
+    for bound in bounds {
+        let sender = |message| if bound.is_of_key() { tenant(message) } else { 0 };
+        let values = calls.by(sender, |units| bound.units(units));
+        let kept = bound.add(&mut of, &values, &mut broken);
+        if bound.is_of_key() {
+            keys.push(Value::Object(kept));
+        } else {
+            kept.into_iter().for_each(|(name, value)| of.value(&name, value));
+        }
+    }
+    of.value("keys", keys);
     let head = "called after a later message, by seconds";
     of.decimal(head, "mostSecondsOutOfOrder", most(&disorder), 1);
     let head = "  of 99 % of the messages, by seconds";
@@ -212,8 +227,9 @@ pub(super) fn figures(
     of.row("requests to the table for each message", shown);
     of.value("tableRequestsPerMessage", table_requests);
     of_tenants(&mut of, calls, arguments, &waits);
-    of.value("callsBySecond", calls.by_second());
-    of
+    let counted = calls.by(|_| 0, |units| bounds[0].units(units)).swap_remove(0);
+    of.value("callsBySecond", counted.by_second());
+    (of, Kept { calls: counted, broken })
 }
 
 /// How long other tenants wait, and how the tenants of the backlog share the calls.
@@ -247,7 +263,7 @@ fn number(count: usize) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-fn float(count: u64) -> f64 {
+pub(super) fn float(count: u64) -> f64 {
     count as f64
 }
 
@@ -256,25 +272,9 @@ mod tests {
     use super::*;
 
     fn calls(millis: &[u64]) -> Calls {
-        let call = |(message, at): (u32, &u64)| Call { at: Duration::from_millis(*at), message };
+        let call =
+            |(message, at): (u32, &u64)| Call { at: Duration::from_millis(*at), message, units: 1 };
         Calls((0..).zip(millis).map(call).collect())
-    }
-
-    #[test]
-    fn calls_above_a_limit_are_counted_in_the_worst_window() {
-        let mut limit = RateLimit::new(10, Duration::from_secs(1));
-        for (burst, millis, above) in [
-            (1, &[0, 100, 200, 300][..], 0.0),
-            (1, &[0, 99, 200], 0.0),
-            (1, &[0, 49, 200], 0.5),
-            (1, &[0, 0, 0, 5_000], 1.99),
-            (3, &[0, 0, 0, 100, 5_000, 5_000, 5_000], 0.0),
-            (3, &[0, 0, 0, 0, 400, 400, 400], 0.99),
-        ] {
-            limit.burst = burst;
-            let most = calls(millis).most_above(&limit);
-            assert!((most - above).abs() < 1e-6, "{burst} {millis:?}: {most}");
-        }
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
     fn disorder_is_the_time_after_a_later_message() {
         let mut calls = Calls::default();
         for (at, message) in [(1, 0), (2, 2), (5, 1), (6, 3), (9, 1)] {
-            calls.push(Call { at: Duration::from_secs(at), message });
+            calls.push(Call { at: Duration::from_secs(at), message, units: 1 });
         }
         let seconds = |seconds: &[u64]| -> Vec<_> {
             seconds.iter().copied().map(Duration::from_secs).collect()
@@ -312,7 +312,7 @@ mod tests {
     fn shares_are_counted_until_a_tenant_has_no_message_left() {
         let mut calls = Calls::default();
         for message in [0, 9, 1, 3, 5, 2, 4] {
-            calls.push(Call { at: Duration::ZERO, message });
+            calls.push(Call { at: Duration::ZERO, message, units: 1 });
         }
         assert_eq!(calls.shares(6, 2), [0.25, 0.75]);
         assert_eq!(calls.shares(6, 7), [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);

@@ -1,4 +1,4 @@
-//! `requeue simulate rate`, in virtual time: without a limit, with it in each environment, with a
+//! `requeue simulate rate`, in virtual time: without limits, with them in each environment, with a
 //! table that all share, and with fair shares of tenants.
 
 use std::path::PathBuf;
@@ -19,13 +19,15 @@ use crate::schedule::panel::{
 };
 use crate::simulated::{Comparison, Run, RunProgress, SimulationArguments};
 use crate::stop::Stop;
-use crate::table::{duration, span, thousands};
+use crate::table::{duration, thousands};
 
 mod calls;
+mod limits;
 mod simulation;
 
-use calls::rate;
+use calls::Kept;
 pub(crate) use calls::{Call, Calls};
+use limits::{Bound, Change};
 use simulation::{Sharing, simulate};
 
 const RUNS: [Run<Sharing>; 3] = [
@@ -37,22 +39,26 @@ const FAIR: Run<Sharing> =
     Run { name: "and fair shares", key: "withFairShares", settings: Sharing::Fair };
 /// The tenants' part of the limit, in percent.
 const LOAD: u32 = 30;
+/// The calls in a second of a policy without a limit.
+const CALLS_IN_A_SECOND: u32 = 50;
 
 #[derive(clap::Args)]
+#[command(after_help = "Exit status: 0; 1 if the calls with a table break the bound of a limit.")]
 pub(crate) struct Arguments {
     /// Messages that are in the queue at the beginning.
     #[arg(long, help_heading = "Messages", default_value_t = 100_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     messages: u32,
-    /// Calls in each period that the service takes: `limit` of `rateLimit`.
-    #[arg(long, help_heading = "Service", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    limit: u32,
-    /// The period: `periodSeconds` of `rateLimit`.
-    #[arg(long, help_heading = "Service", value_name = "DURATION", default_value = "1s", value_parser = within(1..=3_600))]
-    period: Duration,
-    /// Calls that may come at once: `burst` of `rateLimit`.
-    #[arg(long, help_heading = "Service", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    burst: u32,
+    /// Calls in each period that the service takes: `limit` of `rateLimit`. [default: the policy's,
+    /// or 50 if it has no limit]
+    #[arg(long, help_heading = "Service", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: Option<u32>,
+    /// The period: `periodSeconds` of `rateLimit`. [default: the policy's, or 1s]
+    #[arg(long, help_heading = "Service", value_name = "DURATION", value_parser = within(1..=3_600))]
+    period: Option<Duration>,
+    /// Calls that may come at once: `burst` of `rateLimit`. [default: the policy's, or 1]
+    #[arg(long, help_heading = "Service", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    burst: Option<u32>,
     /// Calls in each period that the service really takes, and refuses the others by a 429.
     /// [default: it takes all calls, and counts]
     #[arg(long, help_heading = "Service", value_name = "LIMIT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -67,11 +73,12 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Function")]
     warm: bool,
     /// Other tenants. Each sends one message within the first minute, and is a scope with a limit of
-    /// its own. With --load, or `fairBy` in the policy, they share the limit instead.
+    /// its own. With --load, `fairBy` or a `key` in the policy, they are in one scope instead, and are
+    /// the values of each key.
     #[arg(long, help_heading = "Messages", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     tenants: u32,
     /// Percentage of the limit that the other tenants send together, until the backlog is done. They
-    /// are in one scope. [default: 30 if the policy has `fairBy`]
+    /// are in one scope. [default: 30 if the policy has `fairBy` or a `key`]
     #[arg(long, help_heading = "Messages", value_name = "PERCENT", requires = "tenants",
           value_parser = clap::value_parser!(u32).range(1..=500))]
     load: Option<u32>,
@@ -79,6 +86,15 @@ pub(crate) struct Arguments {
     /// [default: one tenant]
     #[arg(long, help_heading = "Messages", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..))]
     weights: Vec<u8>,
+    /// A change of the limit while it runs, as by `requeue limits`: as in `set=10@60-120` or
+    /// `pause@1m-6m`. If the policy has only limits with a key, that of the backlog's tenant changes.
+    #[arg(long, help_heading = "Service", value_name = "CHANGE@FROM-TO", value_parser = change)]
+    change: Option<Change>,
+    /// The execution environments that die during a batch, with the reservations that it has. Others
+    /// take their places.
+    #[arg(long, help_heading = "Function", value_name = "ENVIRONMENTS", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    deaths: u32,
     /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
     #[arg(long, help_heading = "Function", value_name = "FROM-TO", value_parser = times)]
     table_down: Option<(Duration, Duration)>,
@@ -97,13 +113,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn rate_limit(&self) -> RateLimit {
-        let mut limit = RateLimit::new(self.limit, self.period);
-        limit.burst = self.burst;
-        limit.adaptive = self.adaptive;
-        limit
-    }
-
     fn tenants_of_backlog(&self) -> usize {
         self.weights.len().max(1)
     }
@@ -112,16 +121,29 @@ impl Arguments {
         self.load.is_some() || self.tenants_of_backlog() > 1
     }
 
-    /// Lets the tenants share the limit if the policy does.
-    fn with_policy(mut self, policy: &RetryPolicy) -> Self {
-        if policy.fair_shares.is_some() && self.tenants > 0 {
+    /// The limits of the run: the policy's, with the numbers that are given here.
+    fn plan(&mut self, policy: &mut RetryPolicy) {
+        let has_keys = !policy.key_limits.is_empty();
+        if self.tenants > 0 && (has_keys || policy.fair_shares.is_some()) {
             self.load.get_or_insert(LOAD);
         }
-        self
+        let Self { limit, period, burst, adaptive, .. } = *self;
+        let is_given = limit.is_some() || period.is_some() || burst.is_some() || adaptive;
+        if policy.limit.is_none() && (is_given || !has_keys) {
+            policy.limit = Some(RateLimit::new(CALLS_IN_A_SECOND, Duration::from_secs(1)));
+        }
+        if let Some(of_policy) = &mut policy.limit {
+            of_policy.limit = limit.unwrap_or(of_policy.limit);
+            of_policy.period = period.unwrap_or(of_policy.period);
+            of_policy.burst = burst.unwrap_or(of_policy.burst);
+            of_policy.adaptive |= adaptive;
+        }
     }
 
-    fn runs(&self) -> impl Iterator<Item = Run<Sharing>> + use<> {
-        RUNS.into_iter().chain(self.has_shares().then_some(FAIR))
+    /// Tenants share the limit of all.
+    fn runs(&self, bounds: &[Bound]) -> impl Iterator<Item = Run<Sharing>> + use<> {
+        let is_shared = self.has_shares() && !bounds[0].is_of_key();
+        RUNS.into_iter().chain(is_shared.then_some(FAIR))
     }
 }
 
@@ -134,48 +156,77 @@ fn times(text: &str) -> Result<(Duration, Duration), String> {
     })
 }
 
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode, Error> {
-    let policy = arguments.simulation.policy.read()?;
-    let arguments = &arguments.with_policy(&policy);
+fn change(text: &str) -> Result<Change, String> {
+    let change = text.split_once('@').and_then(|(word, time)| {
+        let limit = match word.split_once('=') {
+            Some(("set", limit)) => {
+                Some(limit.parse().ok().filter(|limit| (1..=10_000).contains(limit))?)
+            }
+            None if word == "pause" => None,
+            _ => return None,
+        };
+        let (from, to) = times(time).ok()?;
+        Some(Change { limit, from, to })
+    });
+    change.ok_or_else(|| {
+        "it must be pause or set=LIMIT with two times, as in pause@1m-6m or set=10@60-120"
+            .to_owned()
+    })
+}
+
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode, Error> {
+    let mut policy = arguments.simulation.policy.read()?;
+    arguments.plan(&mut policy);
+    let (arguments, bounds) = (&arguments, &Bound::all(&arguments, &policy)[..]);
     let options = &arguments.simulation;
     // Opened first: the simulation takes its time.
     let chart = arguments.svg.as_deref().map(ChartFile::open).transpose()?;
     let simulate = async |sharing, progress: RunProgress<'_>| {
-        simulate(arguments, policy.clone(), sharing, progress).await
+        simulate(arguments, &policy, bounds, sharing, progress).await
     };
-    let compared = Comparison::shown(options, &head(arguments), arguments.runs(), &simulate)?;
+    let head = head(arguments, bounds);
+    let compared = Comparison::shown(options, &head, arguments.runs(bounds), &simulate)?;
     if let Some(chart) = chart {
-        chart.write(&svg(arguments, &compared)?)?;
+        chart.write(&svg(arguments, bounds, &compared)?)?;
     }
-    compared.print(options)
+    let status = compared.print(options)?;
+    let broken = compared
+        .each()
+        .flat_map(|(name, kept)| kept.broken.iter().map(move |broken| format!("{name}: {broken}")));
+    let broken: Vec<String> = broken.collect();
+    if broken.is_empty() { Ok(status) } else { Err(broken.join("; ").into()) }
 }
 
 pub(crate) fn rows(
-    arguments: &Arguments,
-    policy: &RetryPolicy,
+    mut arguments: Arguments,
+    mut policy: RetryPolicy,
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Value, Error> {
+    arguments.plan(&mut policy);
+    let (arguments, bounds) = (&arguments, &Bound::all(&arguments, &policy)[..]);
     let simulate = async |sharing, progress: RunProgress<'_>| {
-        simulate(arguments, policy.clone(), sharing, progress).await
+        simulate(arguments, &policy, bounds, sharing, progress).await
     };
-    Ok(Comparison::of(arguments.runs(), progress, stop, &simulate)?.page())
+    Ok(Comparison::of(arguments.runs(bounds), progress, stop, &simulate)?.page())
 }
 
-fn head(arguments: &Arguments) -> String {
-    let Arguments { messages, limit, period, burst, environments, tenants, .. } = arguments;
+fn head(arguments: &Arguments, bounds: &[Bound]) -> String {
+    let Arguments { messages, environments, tenants, .. } = arguments;
     let others = arguments.load.map_or_else(String::new, |load| {
         format!("{} other tenants, which send {load} % of the limit; ", thousands(*tenants))
     });
     format!(
-        "{} messages at once; {others}a service that takes {} calls in {} and a burst of {}; {} execution \
-         environments, which get batches of 10 within a window of 1 s",
+        "{} messages at once; {others}{}; {} execution environments, which get batches of 10 within \
+         a window of 1 s",
         thousands(*messages),
-        thousands(*limit),
-        span(*period),
-        thousands(*burst),
+        texts(bounds),
         thousands(*environments),
     )
+}
+
+fn texts(bounds: &[Bound]) -> String {
+    bounds.iter().map(Bound::text).collect::<Vec<_>>().join("; ")
 }
 
 const SIZE: (u32, u32) = (960, 760);
@@ -183,24 +234,22 @@ const MAX_POINTS: usize = 900;
 /// Okabe and Ito's blue, which colour-blind readers distinguish from the limit.
 const CALLS: RGBColor = RGBColor(0, 114, 178);
 
-fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<String, Error> {
+fn svg(arguments: &Arguments, bounds: &[Bound], runs: &Comparison<Kept>) -> Result<String, Error> {
     let mut text = String::new();
     {
         let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         whole.fill(&WHITE)?;
         let (title, rest) = whole.split_vertically(64);
         let (panels, legend) = rest.split_vertically(SIZE.1 - 64 - 40);
-        let Arguments { messages, environments, limit, period, .. } = arguments;
-        let below = format!(
-            "{environments} execution environments; the service takes {limit} calls in {}",
-            duration(*period)
-        );
+        let Arguments { messages, environments, .. } = arguments;
+        let below = format!("{environments} execution environments; {}", texts(bounds));
         let head = format!("Calls in each second: {messages} messages at once");
         draw_title(&title, &head, &below)?;
-        let end = runs.each().map(|(_, calls)| calls.by_second().len()).max().unwrap_or_default();
+        let end = runs.each().map(|(_, kept)| kept.calls.by_second().len()).max();
+        let end = end.unwrap_or_default();
         let panels = panels.split_evenly((runs.each().count(), 1));
-        for (panel, (name, calls)) in panels.iter().zip(runs.each()) {
-            draw_run(panel, arguments, name, calls, end)?;
+        for (panel, (name, kept)) in panels.iter().zip(runs.each()) {
+            draw_run(panel, &bounds[0], name, &kept.calls, end)?;
         }
         draw_legend(&legend)?;
         whole.present()?;
@@ -210,7 +259,7 @@ fn svg(arguments: &Arguments, runs: &Comparison<Calls>) -> Result<String, Error>
 
 fn draw_run(
     area: &Area<'_>,
-    arguments: &Arguments,
+    bound: &Bound,
     name: &str,
     calls: &Calls,
     end: usize,
@@ -218,13 +267,14 @@ fn draw_run(
     let (head, panel) = area.split_vertically(30);
     let by_second = calls.by_second();
     let most = by_second.iter().copied().max().unwrap_or_default();
+    let units = if bound.has_units { "units" } else { "calls" };
     let title = format!(
-        "{name}: at most {most} calls in a second, the last one after {}",
+        "{name}: at most {most} {units} in a second, the last one after {}",
         duration(calls.last())
     );
     head.draw_text(&title, &style(15, HPos::Left), (20, 18))?;
-    let limit = rate(&arguments.rate_limit());
-    let height = f64::from(most).max(limit) * 1.2;
+    let rates: Vec<_> = bound.rates(Duration::from_secs(end.try_into()?)).collect();
+    let height = rates.iter().map(|(.., rate)| *rate).fold(most.into(), f64::max) * 1.2;
     let seconds = u32::try_from(end).map_or(f64::INFINITY, f64::from);
     let unit = Unit::of(Duration::from_secs_f64(seconds));
     let mut chart = ChartBuilder::on(&panel)
@@ -243,7 +293,7 @@ fn draw_run(
         .label_style(style(13, HPos::Center))
         .axis_desc_style(style(14, HPos::Center))
         .x_desc(format!("time ({})", unit.name))
-        .y_desc("calls")
+        .y_desc(units)
         .x_label_formatter(&|tick| label(*tick))
         .y_label_formatter(&|tick| label(*tick))
         .draw()?;
@@ -251,7 +301,10 @@ fn draw_run(
     let outline: Vec<Point> =
         steps(&by_second).into_iter().map(|(x, y)| (x / unit.secs, y)).collect();
     area.draw(&Polygon::new(outline, CALLS.mix(0.65).filled()))?;
-    area.draw(&dashed((0.0, limit), (seconds / unit.secs, limit)))?;
+    for (from, to, rate) in rates {
+        let [from, to] = [from, to].map(|time| time.as_secs_f64() / unit.secs);
+        area.draw(&dashed((from, rate), (to, rate)))?;
+    }
     Ok(())
 }
 

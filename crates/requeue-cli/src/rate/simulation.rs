@@ -7,21 +7,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use requeue::classify::Response;
-use requeue::policy::{FairShares, RetryPolicy};
+use requeue::policy::{FairShares, MessageKey, RetryPolicy};
 use requeue::{
-    BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, Message, Outcome, Report,
-    Sampler, Scope, scoped,
+    BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, LimitControl, Message, Outcome,
+    Report, Sampler, Scope, scoped,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
-use super::calls::{Call, Calls, RunCounts, figures, place, rate};
+use super::calls::{Call, Calls, Ended, Kept, RunCounts, figures, place};
+use super::limits::{Bound, Change, units};
+use crate::Error;
 use crate::simulated::{
     BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
-    SimulatedTable, World, number, requests, shared_by,
+    SimulatedTable, World, number, number_at, requests, shared_by,
 };
-use crate::{Error, bail};
 use parking_lot::Mutex;
+
+/// The places of a message's tenant, one for each key that a policy may have.
+const KEYS: [&str; 2] = ["/tenant", "/key"];
 
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
@@ -57,6 +61,8 @@ struct ServiceLog {
     calls: Calls,
     /// When each other tenant sent its message.
     sent: BTreeMap<u32, Instant>,
+    /// The places of the other tenants, message by message.
+    senders: Vec<usize>,
     waits: Vec<Duration>,
     refused: u64,
     /// The calls that it takes, if it refuses any.
@@ -64,7 +70,7 @@ struct ServiceLog {
 }
 
 impl CountingService {
-    async fn call(&self, message: u32) -> Result<(), Failure> {
+    async fn call(&self, message: u32, units: u32) -> Result<(), Failure> {
         let refuses = {
             let mut log = self.log.lock();
             let now = Instant::now();
@@ -73,7 +79,7 @@ impl CountingService {
             }
             let is_limited = self.is_shared || message < self.messages;
             if is_limited {
-                log.calls.push(Call { at: now - self.began, message });
+                log.calls.push(Call { at: now - self.began, message, units });
             }
             is_limited && log.bucket.as_mut().is_some_and(|bucket| !bucket.takes())
         };
@@ -89,30 +95,32 @@ impl CountingService {
 
 pub(super) async fn simulate(
     arguments: &Arguments,
-    policy: RetryPolicy,
+    plan: &RetryPolicy,
+    bounds: &[Bound],
     sharing: Sharing,
     progress: RunProgress<'_>,
-) -> Result<(Figures, Calls), Error> {
-    let names = names(arguments, &policy);
-    let policy = limited(arguments, policy, sharing, &names)?;
+) -> Result<(Figures, Kept), Error> {
+    let names = names(arguments, plan);
+    let policy = limited(arguments, plan.clone(), sharing, &names)?;
     let world = World::new(arguments.simulation.seed, policy)?;
     let World { clock, sqs, queue, settings, .. } = &world;
     let mut late = LateMessages::default();
     let tenants = arguments.tenants_of_backlog();
     for number in 0..arguments.messages {
-        late.add(world.send(&names[place(number, tenants)], number)?, number);
+        let units = units(number / u32::try_from(tenants)?);
+        late.add(world.send(&names[place(number, tenants)], number, units)?, number);
     }
     let began = Instant::now();
     let down = arguments.table_down.map(|(from, to)| began + from..began + to);
     let has_table = matches!(sharing, Sharing::Table | Sharing::Fair);
     let table = has_table.then(|| SimulatedTable::new(clock.clone(), down));
-    let period = arguments.rate_limit().period.as_secs_f64();
+    let period = plan.limit.map_or(1.0, |limit| limit.period.as_secs_f64());
     let bucket = arguments.true_limit.map(|limit| Bucket::full(f64::from(limit) / period));
     let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
     let is_shared = arguments.has_shares();
     let service = CountingService { began, messages: arguments.messages, is_shared, log };
     let skews = Sampler::seeded(!arguments.simulation.seed);
-    let tables: Vec<_> = (0..arguments.environments)
+    let tables: Vec<_> = (0..arguments.environments + arguments.deaths)
         .map(|_| table.as_ref().map(SimulatedTable::of_another))
         .collect();
     let environments = tables.iter().map(|table| {
@@ -127,13 +135,16 @@ pub(super) async fn simulate(
     });
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
     function.duplicates = f64::from(arguments.duplicates) / 100.0;
+    function.deaths.set(arguments.deaths.try_into()?);
     function.is_warm = arguments.warm;
     let others = if is_shared { 0 } else { arguments.tenants };
     let progress = progress.counting(arguments.messages + others, Duration::ZERO);
     let counts = Cell::default();
     let late = RefCell::new(late);
     let is_done = || late.borrow().numbers.is_empty();
-    let feeding = feed(arguments, &world, &service, &names[tenants..], is_done);
+    let feeding = feed(arguments, &world, &service, &bounds[0], &names[tenants..], is_done);
+    let changing = change(arguments, &world, &names[0], began, table.as_ref());
+    let feeding = async { tokio::try_join!(feeding, changing).map(|_| ()) };
     function
         .drain(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
@@ -143,8 +154,13 @@ pub(super) async fn simulate(
         })
         .await?;
     let mut log = service.log.lock();
-    let (calls, waits) = (take(&mut log.calls), take(&mut log.waits));
+    let (calls, waits, senders) =
+        (take(&mut log.calls), take(&mut log.waits), take(&mut log.senders));
     let LateMessages { late, deferrals, .. } = late.into_inner();
+    let tenant = |message: u32| match message.checked_sub(arguments.messages) {
+        None => place(message, tenants),
+        Some(number) => tenants + senders[usize::try_from(number).unwrap_or_default()],
+    };
     let counts = RunCounts {
         deferrals_of_backlog: deferrals,
         refused: arguments.true_limit.map(|_| log.refused),
@@ -152,7 +168,12 @@ pub(super) async fn simulate(
         table_requests: table.map(|table| table.requests()),
         ..counts.get()
     };
-    Ok((figures(&calls, arguments, &late, waits, counts), calls))
+    let ended = Ended { bounds, calls: &calls, tenant: &tenant, late, waits, counts };
+    let (figures, mut kept) = figures(arguments, ended);
+    if !has_table {
+        kept.broken.clear();
+    }
+    Ok((figures, kept))
 }
 
 /// The names of the tenants: first those of the backlog. Others have the weights of the policy.
@@ -164,37 +185,61 @@ fn names(arguments: &Arguments, policy: &RetryPolicy) -> Vec<String> {
     all.take(backlog + usize::try_from(arguments.tenants).unwrap_or_default()).collect()
 }
 
-/// The policy with the limit of the run, and the policy's own wait for it.
+/// The policy with the limits of the run, and their places in a message.
 fn limited(
     arguments: &Arguments,
     mut policy: RetryPolicy,
     sharing: Sharing,
     names: &[String],
 ) -> Result<RetryPolicy, Error> {
-    if !policy.key_limits.is_empty() || policy.units.is_some() {
-        bail!(
-            "the policy has limits with a key or units, which messages of the simulation lack: \
-                    remove them from a copy of the policy"
-        );
+    if sharing == Sharing::None {
+        (policy.limit, policy.units) = (None, None);
+        policy.key_limits.clear();
+    }
+    let of_units: MessageKey = "/units".parse()?;
+    policy.units = policy.units.map(|_| of_units.clone());
+    for (limit, key) in policy.key_limits.iter_mut().zip(KEYS) {
+        limit.key = key.parse()?;
+        limit.units = limit.units.take().map(|_| of_units.clone());
     }
     if arguments.has_shares() {
         let own = policy.fair_shares.take();
         if sharing == Sharing::Fair {
-            let mut shares = FairShares::by("/tenant".parse()?);
+            let mut shares = FairShares::by(KEYS[0].parse()?);
             shares.weights = own.map(|own| own.weights).unwrap_or_default();
             shares.weights.extend(names.iter().cloned().zip(arguments.weights.iter().copied()));
             policy.fair_shares = Some(shares);
         }
     }
-    let own = policy.limit;
-    policy.limit = (sharing != Sharing::None).then(|| {
-        let mut limit = arguments.rate_limit();
-        if let Some(own) = own {
-            limit.max_reservation = own.max_reservation;
-        }
-        limit
-    });
     Ok(policy)
+}
+
+/// Changes the limit as an operator does, and lets the change end by itself.
+async fn change(
+    arguments: &Arguments,
+    world: &World,
+    tenant: &str,
+    began: Instant,
+    table: Option<&SimulatedTable>,
+) -> Result<(), Error> {
+    let Some((Change { limit, from, to }, table)) = arguments.change.zip(table) else {
+        return Ok(());
+    };
+    let World { settings, clock, .. } = world;
+    sleep_until(began + from).await;
+    let shared = shared_by(arguments.environments, table);
+    let (policy, scope) = (&settings.policy, Scope::default());
+    let control = match policy.key_limits.first().filter(|_| policy.limit.is_none()) {
+        None => LimitControl::new(&shared, policy, None, scope),
+        Some(first) => LimitControl::of_key(&shared, policy, None, scope, &first.key, tenant),
+    };
+    let control = control.ok_or("there is no limit to change")?.with_clock(clock.clone());
+    let until = Some(clock.now() + (to - from));
+    match limit {
+        Some(limit) => control.set(limit, until).await?,
+        None => control.pause(until).await?,
+    }
+    Ok(())
 }
 
 /// Each tenant is a scope, unless all share the limit; the flood is of one.
@@ -203,7 +248,7 @@ fn handler(service: &CountingService) -> impl Handler + use<> {
     let flood = if service.is_shared { u32::MAX } else { service.messages };
     let handler = move |message: Message| {
         let service = service.clone();
-        async move { service.call(number(&message)).await }
+        async move { service.call(number(&message), number_at(&message, "units")).await }
     };
     scoped(handler, move |message: &Message| match number(message) {
         number if number < flood => Scope::default(),
@@ -216,6 +261,7 @@ async fn feed(
     arguments: &Arguments,
     world: &World,
     service: &CountingService,
+    bound: &Bound,
     names: &[String],
     is_done: impl Fn() -> bool,
 ) -> Result<(), Error> {
@@ -227,18 +273,21 @@ async fn feed(
     let mut next = || match arguments.load {
         None => times.next(),
         Some(load) => {
-            let between = 100.0 / f64::from(load) / rate(&arguments.rate_limit());
+            let between = 100.0 / f64::from(load) / bound.messages();
             last += Duration::from_secs_f64(-(1.0 - sampler.sample()).ln() * between);
             (!is_done()).then_some(last)
         }
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
-    let any = |sample: f64| &names[(sample * f64::from(arguments.tenants)) as usize];
+    let any = |sample: f64| (sample * f64::from(arguments.tenants)) as usize;
     for number in arguments.messages.. {
         let Some(at) = next() else { break };
         sleep_until(service.began + at).await;
-        service.log.lock().sent.insert(number, Instant::now());
-        world.send(any(sampler.sample()), number)?;
+        let sender = any(sampler.sample());
+        let mut log = service.log.lock();
+        log.sent.insert(number, Instant::now());
+        log.senders.push(sender);
+        world.send(&names[sender], number, units(number))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue as _, QueueArn, ReceiveRequest, Source};
 use requeue::{BatchProcessor, Delay, Handler, Record, Report, Sampler};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::Error;
 
@@ -27,6 +27,9 @@ const POLL: Duration = Duration::from_secs(20);
 /// The latency of a request of the function, or of a delete by a poller.
 const REQUEST: Duration = Duration::from_millis(10);
 
+/// The part of the batches in which an execution environment dies, and how soon.
+const DYING: f64 = 0.05;
+const LIFE: Duration = Duration::from_secs(2);
 /// A message that is delivered again is up to this much later.
 const LATE: Duration = Duration::from_secs(20);
 
@@ -36,6 +39,8 @@ pub(crate) struct SimulatedFunction<H> {
     environments: Vec<BatchProcessor<H, EmbeddedSqs>>,
     /// The share of receives after which SQS delivers the same message again.
     pub(crate) duplicates: f64,
+    /// So many execution environments die. The last ones take their places.
+    pub(crate) deaths: Cell<usize>,
     sampler: Sampler,
     pub(crate) is_warm: bool,
     is_fed: Cell<bool>,
@@ -68,6 +73,7 @@ impl<H: Handler> SimulatedFunction<H> {
             queue,
             environments,
             duplicates: 0.0,
+            deaths: Cell::default(),
             sampler,
             is_warm: false,
             is_fed: Cell::new(false),
@@ -95,13 +101,15 @@ impl<H: Handler> SimulatedFunction<H> {
         };
         let pollers = if self.is_polling { self.environments.len() } else { POLLERS };
         let pollers = Semaphore::new(pollers);
+        let places = Semaphore::new(self.environments.len() - self.deaths.get());
         let began = Instant::now();
         let environments = self.environments.iter().enumerate().map(|(number, processor)| {
             let more = u32::try_from(number).unwrap_or(u32::MAX).saturating_sub(AT_FIRST - 1)
                 * u32::from(!self.is_warm);
-            let (pollers, note) = (&pollers, &note);
+            let (pollers, places, note) = (&pollers, &places, &note);
             async move {
                 sleep_until(began + BETWEEN_STARTS * more).await;
+                let _place = places.acquire().await?;
                 self.environment(number, processor, pollers, note).await
             }
         });
@@ -126,7 +134,17 @@ impl<H: Handler> SimulatedFunction<H> {
                 .map(|record| record.receipt_handle.clone().unwrap_or_default())
                 .collect();
             let delivered = Instant::now();
-            let report = processor.process(records, delivered + FUNCTION_TIMEOUT).await;
+            let processed = processor.process(records, delivered + FUNCTION_TIMEOUT);
+            let report = if self.deaths.get() > 0 && self.sampler.sample() < DYING {
+                let Ok(report) = timeout(LIFE.mul_f64(self.sampler.sample()), processed).await
+                else {
+                    self.deaths.set(self.deaths.get() - 1);
+                    return Ok(());
+                };
+                report
+            } else {
+                processed.await
+            };
             let left = self.sqs.message_count(&self.queue)?;
             note(&Handled { environment, delivered, left, report: &report });
             let done: Vec<String> = report

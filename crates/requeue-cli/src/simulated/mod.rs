@@ -59,15 +59,22 @@ impl World {
         Ok(Self { clock, sqs, queue, dead_letters, settings })
     }
 
-    pub(crate) fn send(&self, tenant: &str, number: u32) -> Result<String, Error> {
-        let body = json!({ "order": number, "tenant": tenant }).to_string();
+    /// The values of `key` are those of `tenant`, for a second limit of each.
+    pub(crate) fn send(&self, tenant: &str, number: u32, units: u32) -> Result<String, Error> {
+        let body = json!({ "order": number, "tenant": tenant, "key": tenant, "units": units });
+        let body = body.to_string();
         Ok(self.sqs.put(&self.queue, &Outgoing::new(&body, &BTreeMap::new()))?)
     }
 }
 
 pub(crate) fn number(message: &Message) -> u32 {
+    number_at(message, "order")
+}
+
+/// The number at a name of the body.
+pub(crate) fn number_at(message: &Message, name: &str) -> u32 {
     let body: Value = serde_json::from_str(message.body()).unwrap_or_default();
-    body["order"].as_u64().and_then(|order| u32::try_from(order).ok()).unwrap_or_default()
+    body[name].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
 }
 
 pub(crate) fn shared_by(environments: u32, table: &SimulatedTable) -> SharedTable {

@@ -61,7 +61,7 @@ pub(super) fn routes(job: JobPlace) -> Router {
     };
     let rate = async |State(job): State<JobPlace>, body: Bytes| {
         let (policy, options): (_, rate::Arguments) = asked(&body, RATE)?;
-        job.start("rate", move |progress, stop| rate::rows(&options, &policy, &progress, &stop))
+        job.start("rate", move |progress, stop| rate::rows(options, policy, &progress, &stop))
     };
     Router::new()
         .route("/schedule", post(schedule))

@@ -34,7 +34,7 @@ fn a_table_keeps_one_limit_for_all_environments_and_the_order() {
 }
 
 #[test]
-fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer() {
+fn the_limit_holds_with_duplicates_wrong_clocks_deaths_and_a_silent_table() {
     let calls_above = |options: &[&str]| {
         let figures = figures(options);
         assert!(figures["withTable"]["calls"].as_u64().unwrap() >= 1_000, "{figures}");
@@ -50,6 +50,8 @@ fn the_limit_holds_with_duplicates_wrong_clocks_and_a_table_that_does_not_answer
     // limit × 2 × skew more
     assert!(calls_above(&["--skew", "1"]) <= 100.0);
     assert!(calls_above(&["--skew", "2"]) <= 200.0);
+    // their reservations are lost
+    assert!(calls_above(&["--deaths", "5"]) < 0.01);
     // a fifth of the limit of a second more
     assert!(calls_above(&["--table-down", "5-10"]) <= 10.0);
 }
@@ -104,6 +106,66 @@ fn tenants_of_a_backlog_get_calls_by_their_weights() {
 }
 
 #[test]
+fn limits_of_all_and_of_each_tenant_hold_with_calls_that_weigh_differently() {
+    let size = ["simulate", "rate", "--messages", "300", "--environments", "20", "--json"];
+    let total = r#"{"limit": 60, "units": "/tokens"}"#;
+    for (total, key) in [
+        (total, r#"{"key": "/customer/id", "limit": 5, "burst": 11}"#),
+        ("", r#"{"key": "MessageGroupId", "limit": 15, "units": "tokens"}"#),
+        ("", r#"{"key": "/a", "limit": 5}, {"key": "/b", "limit": 90, "periodSeconds": 20}"#),
+    ] {
+        let comma = if total.is_empty() { "" } else { ", " };
+        let policy = format!(r#"{{"limits": [{total}{comma}{key}]}}"#);
+        let options = ["--policy", &policy, "--tenants", "20"];
+        let figures = requeue(&[&size[..], &options].concat()).succeeded();
+        let figures: Value = serde_json::from_str(&figures).unwrap();
+        assert_eq!(figures["withFairShares"].is_null(), total.is_empty());
+        for run in ["withTable", "withFairShares"].iter().filter_map(|run| figures.get(run)) {
+            let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
+            let keys = run["keys"].as_array().unwrap();
+            let all = keys.iter().chain((!total.is_empty()).then_some(run));
+            for limit in all {
+                assert_eq!(number(limit, "callsAboveLimitAllowed"), 0.0, "{limit}");
+                assert!(number(limit, "callsAboveLimit") < 0.3, "{limit}");
+                for window in limit["windows"].as_array().unwrap() {
+                    assert!(window["mostCalls"].as_u64() <= window["allowed"].as_u64(), "{limit}");
+                }
+            }
+            assert!(number(run, "calls") >= 300.0, "{run}");
+            assert_eq!(run["callsAboveLimit"].is_null(), total.is_empty(), "{run}");
+            let used = keys.iter().map(|limit| number(limit, "throughputOfLimit"));
+            assert!(used.fold(0.0, f64::max) > 0.85, "{run}");
+        }
+        let alone = &figures["withoutTable"]["keys"][0]["callsAboveLimit"];
+        assert!(alone.as_f64().unwrap() > 10.0, "{figures}");
+    }
+}
+
+#[test]
+fn a_change_by_an_operator_counts_at_once_for_all_environments_and_is_drawn() {
+    let chart = scratch("changed.svg");
+    let path = chart.to_str().unwrap();
+    let mut drawn = Vec::new();
+    for (change, allowed) in [("pause@10-40", 0), ("set=10@10-40", 281), ("set=80@5-10", 241)] {
+        let figures = figures(&["--change", change, "--svg", path]);
+        let run = &figures["withTable"];
+        assert_eq!(run["callsInChangeAllowed"], allowed, "{run}");
+        assert!(run["callsInChange"].as_u64().unwrap() <= allowed, "{run}");
+        assert!(run["callsAboveLimit"].as_f64() <= run["callsAboveLimitAllowed"].as_f64(), "{run}");
+        assert!(run["throughputOfLimit"].as_f64().unwrap() > 0.8, "{change}: {run}");
+        drawn.push(fs::read_to_string(path).unwrap());
+    }
+    // A limit of one tenant.
+    let policy = r#"{"limits": [{"key": "/tenant", "limit": 50}]}"#;
+    let figures = figures(&["--policy", policy, "--change", "pause@5-20", "--tenants", "3"]);
+    let key = &figures["withTable"]["keys"][0];
+    assert_eq!((&key["callsInChange"], &key["callsInChangeAllowed"]), (&0.into(), &0.into()));
+    assert!(key["seconds"].as_f64().unwrap() > 30.0, "{key}");
+    drawn.dedup();
+    assert_eq!(drawn.len(), 3);
+}
+
+#[test]
 fn a_run_is_repeated_and_drawn() {
     let chart = scratch("rate.svg");
     let path = chart.to_str().unwrap();
@@ -134,5 +196,10 @@ fn a_time_without_an_answer_has_a_beginning_and_an_end() {
         let run = requeue(&["simulate", "rate", "--table-down", wrong]);
         assert_eq!(run.status, 2, "{wrong}");
         assert!(run.stderr.contains("the earlier one first, as in 60-120"), "{}", run.stderr);
+    }
+    for wrong in ["pause", "pause@60", "pause=1@60-70", "set@60-70", "set=0@60-70", "reset@60-70"] {
+        let run = requeue(&["simulate", "rate", "--change", wrong]);
+        assert_eq!(run.status, 2, "{wrong}");
+        assert!(run.stderr.contains("as in pause@1m-6m or set=10@60-120"), "{}", run.stderr);
     }
 }

@@ -1,5 +1,7 @@
 //! The table that the execution environments share, and the rate limit that they share by it.
 
+use requeue::policy::KeyLimit;
+
 use super::super::facts::{Mapping, Table, TableProperties};
 use super::permissions::{Asked, DECRYPT, use_of_key};
 use super::{Checked, Context, Level, Remedy, Skip, all, at, danger, ok, remedy, warning};
@@ -109,24 +111,38 @@ pub(super) fn rate_limit(context: &Context<'_>) -> Checked {
 fn shared_limit(context: &Context<'_>) -> Checked {
     // An unknown policy is a finding of `settings`.
     let policy = context.policy().map_err(|_| Skip::NotApplicable)?;
-    let limit = policy.limit.ok_or(Skip::NotApplicable)?;
-    if context.deployment.table.is_none() && policy.fair_shares.is_some() {
-        context.function()?;
-        return warning(
+    let total = policy.limit.map(|limit| (limit, policy.units.is_some(), String::new()));
+    let of_key = policy.key_limits.first().map(|KeyLimit { key, limit, units, .. }| {
+        (*limit, units.is_some(), format!(" of each {key}"))
+    });
+    let (limit, has_units, each) = total.or_else(|| of_key.clone()).ok_or(Skip::NotApplicable)?;
+    let alone = match (&policy.fair_shares, of_key) {
+        _ if context.deployment.table.is_some() => None,
+        (Some(_), _) => Some(
             "the policy has fairBy, but the function has no table: each execution environment \
-             shares its own calls between the tenants that it knows",
-            of_template(context),
-        );
+             shares its own calls between the tenants that it knows"
+                .to_owned(),
+        ),
+        (None, Some((.., each))) => Some(format!(
+            "the policy has a limit{each}, but the function has no table: each execution environment \
+             allows the whole limit"
+        )),
+        (None, None) => None,
+    };
+    if let Some(alone) = alone {
+        context.function()?;
+        return warning(alone, of_template(context));
     }
     let shared_table = context.config()?.shared_table.as_ref().ok_or(Skip::NotApplicable)?;
     let (shares, calls, period) =
         (shared_table.max_environments, u64::from(limit.limit), span(limit.period));
-    let told = format!("{} in {period} for all together", counted(calls, "call"));
+    let unit = if has_units { "unit" } else { "call" };
+    let told = format!("{}{each} in {period} for all together", counted(calls, unit));
     match environments(context) {
         Some(most) if most > shares => warning(
             format!(
                 "{told}; but REQUEUE_MAX_ENVIRONMENTS is {}, and {} batches run at a time: while the \
-                 table does not respond, up to {} calls in {period}",
+                 table does not respond, up to {} {unit}s{each} in {period}",
                 thousands(shares),
                 thousands(most),
                 thousands((calls * u64::from(most)).div_ceil(u64::from(shares.max(1))))
@@ -135,7 +151,7 @@ fn shared_limit(context: &Context<'_>) -> Checked {
         ),
         _ => ok(format!(
             "{told}; while the table does not respond, an environment without recent calls makes \
-             one in {}",
+             one{each} in {}",
             span(limit.interval().saturating_mul(shares))
         )),
     }

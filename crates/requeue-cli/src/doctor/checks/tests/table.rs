@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use requeue::SharedTable;
-use requeue::policy::{FairShares, MessageKey, RateLimit};
+use requeue::policy::{FairShares, KeyLimit, MessageKey, RateLimit};
 use requeue::table::MemoryTable;
 
 use super::*;
@@ -39,6 +39,13 @@ fn limited(d: &mut Deployment, calls: u32) {
 fn fair(d: &mut Deployment) {
     limited(d, 49);
     d.valid().config.policy.fair_shares = Some(FairShares::by(MessageKey::MessageGroupId));
+}
+
+/// A limit of each tenant, and none of all.
+fn by_key(d: &mut Deployment) {
+    let (policy, five) = (&mut d.valid().config.policy, RateLimit::new(5, secs(1)));
+    policy.limit = None;
+    policy.key_limits = vec![KeyLimit::new(MessageKey::MessageGroupId, five)];
 }
 
 fn properties(d: &mut Deployment) -> &mut TableProperties {
@@ -133,6 +140,39 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Warning),
     ),
+    ("rate-limit", by_key, Some(Warning)),
+    (
+        "rate-limit",
+        |d| {
+            by_key(d);
+            limited(d, 49);
+        },
+        Some(Warning),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            by_key(d);
+            d.function = None;
+        },
+        None,
+    ),
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 10);
+            by_key(d);
+        },
+        Some(Fine),
+    ),
+    (
+        "rate-limit",
+        |d| {
+            environments(d, 9);
+            by_key(d);
+        },
+        Some(Warning),
+    ),
     ("rate-limit", |d| environments(d, 10), Some(Fine)),
     ("rate-limit", |d| environments(d, 11), Some(Fine)),
     ("rate-limit", |d| environments(d, 9), Some(Warning)),
@@ -193,6 +233,30 @@ fn a_limit_says_for_whom_it_holds() {
             fair,
             "the policy has fairBy, but the function has no table: each execution environment shares \
              its own calls between the tenants that it knows",
+        ),
+        (
+            by_key,
+            "the policy has a limit of each MessageGroupId, but the function has no table: each \
+             execution environment allows the whole limit",
+        ),
+        (
+            |d| {
+                environments(d, 1_000);
+                by_key(d);
+                d.valid().config.policy.key_limits[0].units = Some(MessageKey::MessageGroupId);
+            },
+            "5 units of each MessageGroupId in 1 s for all together; while the table does not \
+             respond, an environment without recent calls makes one of each MessageGroupId in 3 min \
+             20 s",
+        ),
+        (
+            |d| {
+                environments(d, 5);
+                by_key(d);
+            },
+            "5 calls of each MessageGroupId in 1 s for all together; but REQUEUE_MAX_ENVIRONMENTS is \
+             5, and 10 batches run at a time: while the table does not respond, up to 10 calls of \
+             each MessageGroupId in 1 s",
         ),
         (
             |d| {
