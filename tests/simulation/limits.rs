@@ -246,7 +246,7 @@ impl Book {
         // In its place a message waits for each limit as long as it can.
         let in_place = copies::may_wait_in_place(plan) && limited.after > 0;
         let in_place = if in_place { plan.function_timeout } else { Duration::ZERO };
-        let late = in_place - in_place / 2_u32.pow(limited.after) + plan.gathering();
+        let late = in_place.saturating_sub(in_place / 2_u32.pow(limited.after)) + plan.gathering();
         let units = if limited.has_units { self.units(n, limited.limit) } else { 1 };
         let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
         let calls = self.rated.entry(kept).or_default();
@@ -259,7 +259,7 @@ impl Book {
             // A call waits for the units of those before it, and for one of its own. Calls that wait
             // after their slots are not in the order of these.
             let is_in_order = limited.after == 0 && plan.gathering().is_zero();
-            let last = if is_in_order { calls[calls.len() - 1].units } else { largest } - 1;
+            let own = if is_in_order { calls[calls.len() - 1].units } else { largest } - 1;
             let (interval, burst) = match set {
                 Some((since, bound)) if began >= since => bound,
                 _ => highest,
@@ -269,7 +269,7 @@ impl Book {
             // these calls.
             let meanwhile = wipes - rated.wipes;
             let forgotten = meanwhile * (burst + u64::from(largest) - 1);
-            let beyond = before.saturating_sub(burst + u64::from(last) + forgotten);
+            let beyond = before.saturating_sub(burst + u64::from(own) + forgotten);
             let lost = u32::try_from(meanwhile + u64::from(rated.wipes > 0)).expect("few");
             let lost = (limited.limit.max_reservation + limited.later) * lost;
             // A timer has a resolution of a millisecond.
