@@ -54,7 +54,8 @@ impl Bound {
     /// Those of a policy. The first one is changed: for a key, that of the backlog's first tenant.
     pub(super) fn all(arguments: &Arguments, policy: &RetryPolicy) -> Vec<Self> {
         // While the table does not respond, all together stay below twice the limit.
-        let down = arguments.table_down.map_or(Duration::ZERO, |(from, to)| to - from);
+        let down =
+            arguments.table_down.map_or(Duration::ZERO, |(from, to)| to.saturating_sub(from));
         let trouble = 2 * arguments.skew + down;
         let new = |key, limit: RateLimit, has_units, later| {
             let wait = limit.max_reservation + later;
@@ -235,7 +236,7 @@ impl Bound {
     fn allowed_in(&self, Change { limit, from, to }: Change) -> (Duration, Duration, u64) {
         let from = (from + self.wait + self.trouble).min(to);
         let burst = limit.map_or(0, |_| self.burst());
-        let calls = (to - from).as_secs_f64() * self.rate_of(limit.unwrap_or_default());
+        let calls = to.saturating_sub(from).as_secs_f64() * self.rate_of(limit.unwrap_or_default());
         let trouble = self.trouble.as_secs_f64() * self.rate_of(self.highest());
         (from, to, rounded_up(calls + f64::from(burst) + trouble))
     }

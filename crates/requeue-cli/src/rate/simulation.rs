@@ -234,7 +234,7 @@ async fn change(
         Some(first) => LimitControl::of_key(&shared, policy, None, scope, &first.key, tenant),
     };
     let control = control.ok_or("there is no limit to change")?.with_clock(clock.clone());
-    let until = Some(clock.now() + (to - from));
+    let until = Some(clock.now() + to.saturating_sub(from));
     match limit {
         Some(limit) => control.set(limit, until).await?,
         None => control.pause(until).await?,
