@@ -227,6 +227,25 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_signals_at_once_are_one_request() {
+    for signals in ["-INT $0 && kill -TERM", "-TERM $0 && kill -HUP"] {
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "twice").await;
+        shop.send((0..2).map(|n| working(n, 1_000)).collect()).await;
+        let worker = shop.worker(&[], &[]);
+        shop.begun(2).await;
+        let both = format!("kill {signals} $0");
+        let kill = std::process::Command::new("/bin/sh")
+            .args(["-c", &both])
+            .arg(worker.id().to_string())
+            .status();
+        assert!(kill.unwrap().success());
+        let (ended, said) = worker.ended().await;
+        assert_eq!((ended, shop.calls().len()), (Some(0), 2), "{signals}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that() {
     // A shell cannot undo signals that the tests were started to ignore, as by `nohup`.
     let deaf = "trap '' HUP; exec \"$@\"";
