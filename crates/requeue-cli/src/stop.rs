@@ -67,6 +67,7 @@ impl Stop {
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
+    #[cfg(test)]
     pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_and(Duration::MAX, || {})
     }

@@ -1,6 +1,7 @@
 //! How the process begins and ends.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -243,6 +244,28 @@ async fn two_signals_at_once_are_one_request() {
         let (ended, said) = worker.ended().await;
         assert_eq!((ended, shop.calls().len()), (Some(0), 2), "{signals}: {said}");
     }
+}
+
+/// Beyond what the pipe holds, each write of the log blocks.
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn told_to_end_it_ends_although_nobody_reads_its_log() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "unread").await;
+    shop.send((0..10).map(|n| working(n, 1)).collect()).await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&vec![b'-'; 65_536]).unwrap();
+    let command = [env!("CARGO_BIN_EXE_requeue"), "work", &shop.queue, "--shutdown-timeout", "1s"];
+    let mut worker = shop.command(&command, &[]).stdout(writer).spawn().unwrap();
+    let id = worker.id().expect("it runs");
+    while !is_caught(id, 15) {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let kill = std::process::Command::new("kill").args(["-TERM", &id.to_string()]).status();
+    assert!(kill.unwrap().success());
+    let ended = timeout(Duration::from_secs(30), worker.wait()).await.expect("it ends").unwrap();
+    assert_eq!(ended.code(), Some(128 + 15));
+    drop(reader);
 }
 
 #[tokio::test(flavor = "multi_thread")]
