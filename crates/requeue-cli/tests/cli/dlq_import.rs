@@ -177,6 +177,21 @@ async fn a_full_disk_loses_no_line_of_the_report_and_doubles_no_message() {
 }
 
 #[tokio::test]
+async fn empty_lines_and_a_mark_of_the_encoding_are_no_messages() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-blank.jsonl").await;
+    let lines = fs::read_to_string(&file).unwrap().replace('\n', "\r\n\r\n  \n");
+    fs::write(&file, format!("\u{feff}{lines}\n")).unwrap();
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    // The report has the numbers that an editor shows.
+    let report = fs::read_to_string(format!("{file}.report")).unwrap();
+    assert!(report.contains(r#""line":4,"#) && !report.contains(r#""line":2,"#), "{report}");
+    let again = import(&world, &file, &["--yes"]).await.succeeded();
+    assert!(again.starts_with("no message left to send"), "{again}");
+}
+
+#[tokio::test]
 async fn what_sqs_may_have_stored_is_told_apart_from_what_was_not_sent() {
     let world = World::filled("annotate").await;
     let file = exported(&world, "import-doubt.jsonl").await;
