@@ -206,6 +206,22 @@ fn variables_that_kubernetes_makes_for_a_service_are_no_settings() {
 }
 
 #[test]
+fn a_name_is_suggested_only_for_a_slip_of_the_pen() {
+    for (name, meant) in [
+        ("TABEL", Some("TABLE")),
+        ("CONCURENCY", Some("CONCURRENCY")),
+        ("TIMEOUT", Some("TIMEOUT_SECONDS")),
+        ("PORT", None),
+        ("TARGET_PORT", None),
+        ("ROLE", None),
+    ] {
+        let hint = meant.map(|meant| format!("; did you mean REQUEUE_{meant}?"));
+        let problem = format!("REQUEUE_{name} is unknown{}", hint.unwrap_or_default());
+        assert_eq!(read(&[(name, "x")]).err(), Some(refused(&[&problem])), "{name}");
+    }
+}
+
+#[test]
 fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_function_or_service() {
     let long = "a".repeat(255);
     let too_long = "a".repeat(256);

@@ -182,12 +182,12 @@ impl Variables {
             if names().any(|known| known == own) || is_service_link(name, value) {
                 continue;
             }
-            let like = |known: &str| strsim::jaro_winkler(name, &format!("{PREFIX}{known}"));
-            let nearest = names().max_by(|one, other| like(one).total_cmp(&like(other)));
-            let hint = nearest.filter(|known| like(known) > 0.9);
-            let hint =
-                hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
-            self.problems.push(format!("{name} is unknown{hint}"));
+            let edits = |known: &&str| strsim::damerau_levenshtein(own, known);
+            let few = (own.len() / 3).clamp(1, 2);
+            let nearest = names().min_by_key(edits).filter(|known| edits(known) <= few);
+            let meant = nearest.or_else(|| names().find(|known| known.starts_with(own)));
+            let hint = meant.map(|known| format!("; did you mean {PREFIX}{known}?"));
+            self.problems.push(format!("{name} is unknown{}", hint.unwrap_or_default()));
         }
         self.problems.sort();
     }
