@@ -448,7 +448,7 @@ async fn it_says_why_it_does_not_begin() {
     let (status, said) = shop.worker(&[], &[("AWS_ENDPOINT_URL_SQS", nobody)]).ended().await;
     assert_eq!(status, Some(1), "{said}");
     for words in [
-        "error: there is no connection to http://127.0.0.1:9 (NoConnection); ",
+        "error: there is no connection to http://127.0.0.1:9 (NoConnection: connection refused); ",
         "AWS_ENDPOINT_URL_SQS sets this endpoint: start the server there",
         "but requests go to http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
     ] {

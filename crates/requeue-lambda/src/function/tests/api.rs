@@ -253,7 +253,7 @@ async fn a_broken_connection_is_lost_and_one_that_was_never_made_is_refused() {
     assert_eq!(accepting.await.expect("no panic"), 1, "it is not tried again");
     let error = function.invoke(b"{}".to_vec()).await.expect_err("nobody listens");
     assert!(
-        matches!(&error, InvokeError::Refused { code, .. } if code == "NoConnection"),
+        matches!(&error, InvokeError::Refused { code, .. } if code == "NoConnection: connection refused"),
         "{error:?}"
     );
 }
