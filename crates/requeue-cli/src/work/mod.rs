@@ -218,7 +218,11 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(ASKING, find).await?;
     let own = config.settings.of_queue(found.arn.name());
-    let lacks = [settings::lacks_room(&own), settings::lacks_table(&own).await];
+    let lacks = [
+        settings::lacks_files(&own),
+        settings::lacks_room(&own),
+        settings::lacks_table(&own).await,
+    ];
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }

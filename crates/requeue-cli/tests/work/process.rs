@@ -246,6 +246,24 @@ async fn two_signals_at_once_are_one_request() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn it_opens_as_many_files_as_the_system_allows() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "files").await;
+    shop.send(vec![working(0, 1)]).await;
+    let limited = "ulimit -Sn 100; ulimit -Hn 500; exec \"$@\"";
+    let work = [env!("CARGO_BIN_EXE_requeue"), "work", &shop.queue];
+    let worker = shop.started(&[&["/bin/sh", "-c", limited, "-"][..], &work].concat(), &[]);
+    shop.begun(1).await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", worker.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().nth(3), Some("500"), "{files}");
+    worker.signal("-TERM");
+    let (status, said) = worker.ended().await;
+    assert_eq!(status, Some(0), "{said}");
+}
+
 /// Beyond what the pipe holds, each write of the log blocks.
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
