@@ -51,8 +51,25 @@ pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
 /// The code of a call without credentials, in errors and logs.
 pub const NO_CREDENTIALS: &str = "NoCredentials";
 
-/// The code of a call that failed because no connection could be made: nothing was sent.
+/// The beginning of the code of a call that failed because no connection could be made: nothing was
+/// sent. If the cause is known, it follows, as in `NoConnection: connection refused`.
 pub const NO_CONNECTION: &str = "NoConnection";
+
+/// Words of an error without a connection, and the code. The types are of several libraries.
+const UNCONNECTED: [(&str, &str); 7] = [
+    ("Too many open files", "NoConnection: too many open files"),
+    ("dns error", "NoConnection: host name not resolved"),
+    ("invalid peer certificate", "NoConnection: certificate not trusted"),
+    ("Connection refused", "NoConnection: connection refused"),
+    ("unreachable", "NoConnection: network unreachable"),
+    ("timed out", "NoConnection: timed out"),
+    ("timeout", "NoConnection: timed out"),
+];
+
+/// Whether this is the code of a call without a connection.
+pub fn is_unconnected(code: &str) -> bool {
+    code.starts_with(NO_CONNECTION)
+}
 
 /// The code of a call whose connection broke: it may have taken effect.
 pub const CONNECTION_LOST: &str = "ConnectionLost";
@@ -65,7 +82,13 @@ pub fn connection_code(error: &(dyn Error + 'static)) -> &'static str {
     let is_unmade = successors(Some(error), |error| Error::source(*error))
         .filter_map(|error| error.downcast_ref::<hyper_util::client::legacy::Error>())
         .any(hyper_util::client::legacy::Error::is_connect);
-    if is_unmade { NO_CONNECTION } else { CONNECTION_LOST }
+    if !is_unmade {
+        return CONNECTION_LOST;
+    }
+    let texts: Vec<String> =
+        successors(Some(error), |error| Error::source(*error)).map(ToString::to_string).collect();
+    let known = UNCONNECTED.iter().find(|(words, _)| texts.iter().any(|text| text.contains(words)));
+    known.map_or(NO_CONNECTION, |(_, code)| code)
 }
 
 /// The code of a call without an error of the service: nothing was sent, no response came, or none

@@ -30,8 +30,8 @@ pub enum Evidence {
     Unrecognised,
     /// The message itself: its body, or an attribute that is no valid header.
     Body,
-    /// A reused connection broke before the response, or the response is too large to be read.
-    /// Neither is evidence about the downstream service.
+    /// A reused connection broke before the response, the response is too large to be read, or this
+    /// process has no file or port for a connection. None is evidence about the downstream service.
     Connection,
     /// The handler panicked.
     Panic,

@@ -23,11 +23,17 @@ const LOST: [(ErrorKind, &str); 5] = [
     (ErrorKind::UnexpectedEof, "connection closed early"),
     (ErrorKind::TimedOut, "timed out"),
 ];
+/// Nothing is left here for another connection: no evidence about the other side. By numbers of
+/// Unix, since most have no kind.
+const EXHAUSTED: [(i32, &str); 3] = [
+    (24, "too many open files"),
+    (23, "too many open files on this machine"),
+    (if cfg!(target_os = "linux") { 105 } else { 55 }, "no buffer space"),
+];
 /// Other kinds that name a cause in the machine: another attempt may run on another one. The kinds
 /// that are left are wrappers, so the error inside them is classified.
-const OF_THE_MACHINE: [(ErrorKind, &str); 17] = [
+const OF_THE_MACHINE: [(ErrorKind, &str); 16] = [
     (ErrorKind::AddrInUse, "address in use"),
-    (ErrorKind::AddrNotAvailable, "address not available"),
     (ErrorKind::WouldBlock, "not ready"),
     (ErrorKind::Interrupted, "interrupted"),
     (ErrorKind::WriteZero, "nothing could be written"),
@@ -50,7 +56,11 @@ fn find(kind: ErrorKind, table: &[(ErrorKind, &'static str)]) -> Option<&'static
 }
 
 pub(super) fn io_error(error: &(dyn Error + 'static)) -> Option<Failure> {
-    let kind = error.downcast_ref::<io::Error>()?.kind();
+    let error = error.downcast_ref::<io::Error>()?;
+    let kind = error.kind();
+    if let Some(reason) = exhausted(error) {
+        return Some(Failure::new(FailureClass::Temporary, Evidence::Connection, reason));
+    }
     let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);
     if let Some(reason) = find(kind, &UNREACHABLE).or_else(|| find(kind, &LOST)) {
         return Some(temporary(reason).service_down());
@@ -60,6 +70,14 @@ pub(super) fn io_error(error: &(dyn Error + 'static)) -> Option<Failure> {
         return Some(Failure::new(FailureClass::Quota, Evidence::Typed, reason));
     }
     find(kind, &OF_THE_MACHINE).map(temporary)
+}
+
+fn exhausted(error: &io::Error) -> Option<&'static str> {
+    if error.kind() == ErrorKind::AddrNotAvailable {
+        return Some("address not available");
+    }
+    let number = error.raw_os_error()?;
+    EXHAUSTED.iter().find(|row| row.0 == number).map(|row| row.1)
 }
 
 /// Whether a request may have been handed over before this error. Unix calls the end of a socket's

@@ -178,6 +178,50 @@ fn all_problems_are_told_at_once_in_the_order_of_their_names() {
 }
 
 #[test]
+fn variables_that_kubernetes_makes_for_a_service_are_no_settings() {
+    let url = "tcp://10.0.171.239:80";
+    for (name, value, is_link) in [
+        ("PORT", url, true),
+        ("PORT", "tcp://[fd00::1]:80", true),
+        ("TARGET_PORT", url, true),
+        ("SERVICE_HOST", "10.0.171.239", true),
+        ("SERVICE_PORT", "80", true),
+        ("TARGET_SERVICE_PORT_HTTP", "80", true),
+        ("PORT_80_TCP", url, true),
+        ("PORT_80_TCP_PROTO", "tcp", true),
+        ("PORT_80_TCP_PORT", "80", true),
+        ("PORT_80_TCP_ADDR", "10.0.171.239", true),
+        ("PORT", "80", false),
+        ("PORT", "http://10.0.171.239:80", false),
+        ("SERVICE_HOST", "orders", false),
+        ("SERVICE_PORT", "http", false),
+        ("SERVICE", "80", true),
+        ("SERVICES", "80", false),
+        ("PORT_HTTP_TCP", url, false),
+        ("PORT_80_TCP_ADDR", "orders", false),
+        ("PORT_80_TCP_NAME", "80", false),
+    ] {
+        assert_eq!(read(&[(name, value)]).is_ok(), is_link, "{name} {value}");
+    }
+}
+
+#[test]
+fn a_name_is_suggested_only_for_a_slip_of_the_pen() {
+    for (name, meant) in [
+        ("TABEL", Some("TABLE")),
+        ("CONCURENCY", Some("CONCURRENCY")),
+        ("TIMEOUT", Some("TIMEOUT_SECONDS")),
+        ("PORT", None),
+        ("TARGET_PORT", None),
+        ("ROLE", None),
+    ] {
+        let hint = meant.map(|meant| format!("; did you mean REQUEUE_{meant}?"));
+        let problem = format!("REQUEUE_{name} is unknown{}", hint.unwrap_or_default());
+        assert_eq!(read(&[(name, "x")]).err(), Some(refused(&[&problem])), "{name}");
+    }
+}
+
+#[test]
 fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_function_or_service() {
     let long = "a".repeat(255);
     let too_long = "a".repeat(256);

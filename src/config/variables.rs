@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -176,20 +177,43 @@ impl Variables {
 
     fn refuse_unknown(&mut self) {
         let names = || [HTTP_NAMES, FUNCTION_NAMES, NAMES].into_iter().flat_map(|it| it.split(' '));
-        let is_known = |name: &str| {
-            name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name))
-        };
-        let unknown: Vec<String> =
-            self.values.keys().filter(|name| !is_known(name)).cloned().collect();
-        for name in unknown {
-            let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
-            let nearest = names().max_by(|one, other| like(one).total_cmp(&like(other)));
-            let hint = nearest.filter(|known| like(known) > 0.9);
-            let hint =
-                hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
-            self.problems.push(format!("{name} is unknown{hint}"));
+        for (name, value) in &self.values {
+            let own = name.strip_prefix(PREFIX).unwrap_or(name);
+            if names().any(|known| known == own) || is_service_link(name, value) {
+                continue;
+            }
+            let edits = |known: &&str| strsim::damerau_levenshtein(own, known);
+            let few = (own.len() / 3).clamp(1, 2);
+            let nearest = names().min_by_key(edits).filter(|known| edits(known) <= few);
+            let meant = nearest.or_else(|| names().find(|known| known.starts_with(own)));
+            let hint = meant.map(|known| format!("; did you mean {PREFIX}{known}?"));
+            self.problems.push(format!("{name} is unknown{}", hint.unwrap_or_default()));
         }
         self.problems.sort();
+    }
+}
+
+/// Whether Kubernetes made the variable for a Service whose name begins with `requeue`. Source:
+/// Kubernetes, "Discovering services", and the variables of Docker's links.
+fn is_service_link(name: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "sctp"];
+    let is_port = value.parse::<u16>().is_ok();
+    let is_address = value.parse::<IpAddr>().is_ok();
+    let is_url = value.split_once("://").is_some_and(|(protocol, address)| {
+        PROTOCOLS.contains(&protocol) && address.parse::<SocketAddr>().is_ok()
+    });
+    let is_of = |port: &str, protocol: &str| {
+        port.parse::<u16>().is_ok() && PROTOCOLS.contains(&protocol.to_lowercase().as_str())
+    };
+    match name.split('_').collect::<Vec<_>>().as_slice() {
+        [.., "SERVICE", "HOST"] => is_address,
+        [.., "SERVICE", "PORT"] => is_port,
+        [.., "PORT", port, of] if is_of(port, of) => is_url,
+        [.., "PORT", port, of, "PROTO"] if is_of(port, of) => PROTOCOLS.contains(&value),
+        [.., "PORT", port, of, "PORT"] if is_of(port, of) => is_port,
+        [.., "PORT", port, of, "ADDR"] if is_of(port, of) => is_address,
+        [.., "PORT"] => is_url,
+        _ => name.contains("_SERVICE_PORT_") && is_port,
     }
 }
 

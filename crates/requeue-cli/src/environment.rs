@@ -59,6 +59,18 @@ fn text(source: impl Read, max_bytes: usize, allowed: &str) -> io::Result<String
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
+/// The variables of a route to AWS that Requeue does not use, as a remark.
+pub(crate) fn unused_route() -> String {
+    let is_set = |names: &[&'static str]| names.iter().copied().find(|name| value(name).is_some());
+    let proxy = is_set(&["HTTPS_PROXY", "https_proxy"]).map(|name| {
+        format!("; Requeue reaches AWS without the proxy of {name}: use a network that has a route")
+    });
+    let certificates = is_set(&["AWS_CA_BUNDLE"]).map(|name| {
+        format!("; Requeue does not read {name}: name the certificates with SSL_CERT_FILE")
+    });
+    proxy.into_iter().chain(certificates).collect()
+}
+
 /// The variable that sets the endpoint of this service alone.
 pub(crate) fn endpoint_variable_of(service: &str) -> String {
     format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))

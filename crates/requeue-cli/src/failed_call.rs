@@ -5,7 +5,7 @@ use std::io;
 use std::iter::successors;
 
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
-use requeue::aws::{self, CONNECTION_LOST, NO_CONNECTION, NO_CREDENTIALS, UNREADABLE};
+use requeue::aws::{self, CONNECTION_LOST, NO_CREDENTIALS, UNREADABLE, is_unconnected};
 use requeue::printable;
 use requeue::queue::{CallError, CallErrorKind};
 
@@ -73,7 +73,8 @@ impl Cause {
         match code {
             _ if let Some((cause, _)) = known => *cause,
             NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED | OF_LOGIN => Self::NoCredentials,
-            CONNECTION_REFUSED | NO_CONNECTION | CONNECTION_LOST | "TimedOut" => Self::NoResponse,
+            CONNECTION_REFUSED | CONNECTION_LOST | "TimedOut" => Self::NoResponse,
+            _ if is_unconnected(code) => Self::NoResponse,
             TOO_MANY_PAGES => Self::TooManyPages,
             UNREADABLE => Self::NotOfAws,
             _ if code.starts_with(NO_CODE) => Self::NotOfAws,
@@ -86,9 +87,10 @@ impl Cause {
     pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
         match self {
             Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => log_in(),
-            Self::NoResponse | Self::NotOfAws => {
-                "check the network, the region and AWS_ENDPOINT_URL, and run it again".to_owned()
-            }
+            Self::NoResponse | Self::NotOfAws => format!(
+                "check the network, the region and AWS_ENDPOINT_URL, and run it again{}",
+                environment::unused_route()
+            ),
             Self::Throttled => "run it again in a minute".to_owned(),
             Self::NotImplemented => {
                 "an emulator has only a part of AWS: run it against AWS".to_owned()
@@ -119,7 +121,7 @@ pub(crate) fn is_of_credentials(code: &str) -> bool {
 /// Whether a request that failed may have taken effect: it was sent, and its effect is unknown.
 pub(crate) fn may_be_carried_out(error: &CallError) -> bool {
     let code = error.code.as_str();
-    error.kind == CallErrorKind::Ambiguous && code != NO_CONNECTION && !is_of_credentials(code)
+    error.kind == CallErrorKind::Ambiguous && !is_unconnected(code) && !is_of_credentials(code)
 }
 
 pub(crate) struct FailedCall<'a> {
@@ -204,7 +206,7 @@ impl<'a> FailedCall<'a> {
         }
         let fails = match code {
             CONNECTION_REFUSED => format!("{endpoint} refuses the connection"),
-            NO_CONNECTION => format!("there is no connection to {endpoint} ({code})"),
+            _ if is_unconnected(code) => format!("there is no connection to {endpoint} ({code})"),
             CONNECTION_LOST => {
                 format!("the connection to {endpoint} broke during {operation} ({code})")
             }
@@ -218,8 +220,9 @@ impl<'a> FailedCall<'a> {
             ),
             None => write!(
                 f,
-                "{fails}; check the network and the region, or set {} to the URL of another endpoint",
-                environment::endpoint_variable_of(service)
+                "{fails}; check the network and the region, or set {} to the URL of another endpoint{}",
+                environment::endpoint_variable_of(service),
+                environment::unused_route()
             ),
         }
     }
@@ -323,6 +326,8 @@ fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use requeue::aws::NO_CONNECTION;
+
     use super::*;
 
     fn told(status: u16, code: &str, operation: &str) -> String {
@@ -368,6 +373,12 @@ mod tests {
             (400, "RequestThrottled", send, "SQS throttles SendMessageBatch on orders"),
             (0, CONNECTION_REFUSED, send, "amazonaws.com refuses the connection; "),
             (0, NO_CONNECTION, send, "there is no connection to https://sqs.eu-west-1"),
+            (
+                0,
+                "NoConnection: certificate not trusted",
+                send,
+                "amazonaws.com (NoConnection: certificate not trusted); check the network",
+            ),
             (
                 0,
                 CONNECTION_LOST,

@@ -9,7 +9,7 @@ use requeue::aws::SdkConfig;
 use requeue_aws::{CallError, Service, call, call_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Error;
 use crate::endpoints::shown_endpoint;
@@ -71,6 +71,8 @@ pub(crate) struct FunctionConfiguration {
     #[serde(flatten)]
     pub(crate) state: Readiness,
     pub(crate) vpc_config: Option<VpcConfig>,
+    pub(crate) tenancy_config: Option<Value>,
+    pub(crate) durable_config: Option<Value>,
 }
 
 /// Lambda shows the configuration of no VPC with an empty id.

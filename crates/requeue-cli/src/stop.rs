@@ -21,7 +21,8 @@ use crate::{output, progress, terminal};
 
 /// A SIGTERM that follows another one within this time is the same request.
 const DOUBLED: Duration = Duration::from_secs(1);
-/// The same for the other signals. A person does not press Ctrl-C twice as fast.
+/// The same for any other two signals, as a supervisor and a closed terminal send them. A person
+/// does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
 /// The effect of a second signal on messages in flight. `{until}` stands for the time.
@@ -66,6 +67,7 @@ impl Stop {
     }
 
     /// Listens for signals, which from now on no longer end the process by themselves.
+    #[cfg(test)]
     pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_and(Duration::MAX, || {})
     }
@@ -180,11 +182,12 @@ async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
 /// The number of the signal after the first one that ends the process at once.
 async fn second(signals: &mut [(SignalKind, Signal)], first: u8) -> u8 {
     let told = Instant::now();
-    let is_terminate = i32::from(first) == SignalKind::terminate().as_raw_value();
-    let doubled = if is_terminate { DOUBLED } else { DOUBLED_BY_HAND };
+    let terminate = SignalKind::terminate().as_raw_value();
     loop {
         let number = next(signals).await;
-        if number != first || told.elapsed() >= doubled {
+        let is_repeated = number == first && i32::from(number) == terminate;
+        let doubled = if is_repeated { DOUBLED } else { DOUBLED_BY_HAND };
+        if told.elapsed() >= doubled {
             return number;
         }
     }

@@ -182,7 +182,7 @@ async fn silence_and_a_lost_connection_are_told_apart_after_one_try() {
     assert_eq!(*requests.lock().expect("no panic"), 2);
 
     // No server listens on the port of tcpmux.
-    assert_eq!(errors(&eager("http://127.0.0.1:1")).await, ["NoConnection"; 2]);
+    assert_eq!(errors(&eager("http://127.0.0.1:1")).await, ["NoConnection: connection refused"; 2]);
 }
 
 /// A server that reads a request and resets the connection in the middle of the response.

@@ -160,6 +160,9 @@ pub(crate) struct InvokedFunction {
 pub(crate) struct TargetProperties {
     pub(crate) state: Readiness,
     pub(crate) timeout: Duration,
+    /// Whether each invocation must name a tenant.
+    pub(crate) isolates_tenants: bool,
+    pub(crate) is_durable: bool,
 }
 
 /// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::aws::{CONNECTION_LOST, NO_CONNECTION, UNREADABLE};
+use requeue::aws::{CONNECTION_LOST, UNREADABLE, is_unconnected};
 use requeue::queue::Description;
 use tokio::time::Instant;
 
@@ -222,7 +222,7 @@ impl Sqs {
         let state = self.state.lock();
         let trouble = state.failing.as_ref()?;
         let is_back = match trouble.code.as_str() {
-            NO_CONNECTION | CONNECTION_LOST => {
+            code if code == CONNECTION_LOST || is_unconnected(code) => {
                 self.requests.has_responded_since(trouble.last)
                     && self.requests.has_waited(RECEIVE, CONNECTED)
             }
@@ -236,6 +236,8 @@ impl Sqs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NO_CONNECTION: &str = "NoConnection: connection refused";
 
     #[tokio::test(start_paused = true)]
     async fn receives_without_a_connection_are_no_trouble_after_a_response_while_one_waits() {

@@ -47,7 +47,9 @@ use view::View;
                         nothing more, lets running handlers finish, and makes the other messages \
                         visible again. A second signal ends it at once; SQS delivers unfinished \
                         messages again. A second SIGTERM within a second counts as the first, \
-                        since GNU timeout sends two.\n\n\
+                        since GNU timeout sends two, and so does any signal within 0.1 s. If \
+                        nobody reads the log, the worker stops handling messages, and a signal \
+                        ends it 5 s after --shutdown-timeout.\n\n\
                         Permissions: sqs:ReceiveMessage, sqs:DeleteMessage, \
                         sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:SendMessage on \
                         the queue; sqs:GetQueueUrl if --queue is a name; the others of \
@@ -56,7 +58,7 @@ use view::View;
                         lambda:GetFunctionConfiguration for its timeout.\n\n\
                         Exit status: 0 after the first signal or at the end of --drain, 1 if the \
                         worker cannot start, 2 for wrong options, 128 and the number of the signal \
-                        after a second one (130 for Ctrl-C).")]
+                        after a second one (130 for Ctrl-C), or if its log has no reader.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     queue: QueueArgument,
@@ -181,9 +183,12 @@ impl QueueArgument {
 const DELIVERED_AGAIN: &str = "SQS delivers the messages in hand again after their visibility \
                                timeout, also those that are done and not yet deleted";
 
+/// For the last lines and requests after the shutdown time. A log without a reader blocks for ever.
+const MOMENT: Duration = Duration::from_secs(5);
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Before all slow steps: without a listener no signal ends a container's first process.
-    let stop = Stop::listen()?;
+    let stop = Stop::listen_and(arguments.shutdown_timeout + MOMENT, || {})?;
     stop.leaves(DELIVERED_AGAIN);
     let has_screen = stdout().is_terminal() && terminal::can_rewrite();
     let view = View::new(has_screen, arguments.verbose, arguments.page.is_on());
@@ -213,7 +218,11 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let find = arguments.queue.name()?.find("--queue", &arguments.region, &sdk);
     let found = view.waiting(ASKING, find).await?;
     let own = config.settings.of_queue(found.arn.name());
-    let lacks = [settings::lacks_room(&own), settings::lacks_table(&own).await];
+    let lacks = [
+        settings::lacks_files(&own),
+        settings::lacks_room(&own),
+        settings::lacks_table(&own).await,
+    ];
     for note in found.note.iter().chain(lacks.iter().flatten()) {
         tracing::warn!("{note}");
     }

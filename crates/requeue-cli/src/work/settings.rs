@@ -7,6 +7,7 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use requeue::table::{Key, TableError};
 use requeue::{DeadLetterMode, Mode, Settings, Variables, printable};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::timeout;
 
 use super::view::View;
@@ -16,6 +17,8 @@ use crate::table::{counted, thousands};
 use crate::{environment, output};
 
 const ANSWER: Duration = Duration::from_secs(5);
+/// Beside those of calls: logs, events of the runtime, look-ups of names, the page.
+const OTHER_FILES: u64 = 64;
 
 /// Shows the settings in lines on a terminal, or else in a line of the log.
 pub(super) fn tell(
@@ -97,6 +100,26 @@ pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
              other; raise --concurrency, or set maxReservationSeconds to 1"
         )
     })
+}
+
+/// Raises the limit of open files to the one that the system allows, and tells if that is too low:
+/// each call has a connection, and so has each request to SQS.
+pub(super) fn lacks_files(settings: &Settings) -> Option<String> {
+    let limit = getrlimit(Resource::Nofile);
+    // A system may refuse it, as one without any limit. The old limit then stays.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    too_few(settings, getrlimit(Resource::Nofile).current)
+}
+
+fn too_few(settings: &Settings, files: Option<u64>) -> Option<String> {
+    let handlers = u64::try_from(settings.limits.concurrency).unwrap_or(u64::MAX);
+    let needed = handlers.saturating_mul(2).saturating_add(OTHER_FILES);
+    let files = files.filter(|files| *files < needed)?;
+    Some(format!(
+        "this process may open {files} files, and {} may need {needed}: raise the limit (`ulimit -n`), \
+         or lower --concurrency",
+        counted(handlers, "handler")
+    ))
 }
 
 /// A table that cannot be read. The worker runs without it, but its messages would show that late.
@@ -181,6 +204,15 @@ mod tests {
             ),
         ] {
             assert_eq!(policy_line(&document.parse().expect("a policy")), line);
+        }
+    }
+
+    #[test]
+    fn each_handler_needs_files() {
+        let mut settings = Settings::default();
+        settings.limits.concurrency = 100;
+        for (files, is_told) in [(Some(263), true), (Some(264), false), (None, false)] {
+            assert_eq!(too_few(&settings, files).is_some(), is_told, "{files:?}");
         }
     }
 

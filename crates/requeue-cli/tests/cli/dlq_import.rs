@@ -1,7 +1,8 @@
 //! `requeue dlq import`: the way back of an export.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Command;
 use std::time::Duration;
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault};
@@ -130,6 +131,64 @@ async fn a_second_run_sends_only_what_the_first_did_not() {
     assert_eq!(run.stdout, "1 message sent to orders\n4 messages sent before, by the report\n");
     let run = import(&world, &file, &["--yes"]).await;
     assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+}
+
+/// As when a disk is full: at most this many bytes fit into a file.
+async fn import_with_room(world: &World, file: &str, bytes: u64) -> (Option<i32>, String) {
+    let mut command = Command::new("/bin/sh");
+    let limited = format!("trap '' XFSZ; exec prlimit --fsize={bytes} -- \"$@\"");
+    command.args(["-c", &limited, "-", env!("CARGO_BIN_EXE_requeue"), "dlq", "import", file]);
+    command.args(["--yes", "--queue", world.queue.name()]);
+    command.env_clear().env("PATH", "/usr/bin:/bin").envs(world.variables());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "there is no prlimit")]
+async fn a_full_disk_loses_no_line_of_the_report_and_doubles_no_message() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-full.jsonl").await;
+    let report = format!("{file}.report");
+    for (room, lacking) in [(0, "1, 2, 3, 4, 5"), (300, "3, 4, 5"), (600, "5")] {
+        let _ = fs::remove_file(&report);
+        let before = world.counts().1;
+        let (status, said) = import_with_room(&world, &file, room).await;
+        assert_eq!((status, world.counts().1), (Some(1), before + 5), "{room}: {said}");
+        let words = format!(
+            "free space first. The messages of these lines were sent, and the report lacks them: {lacking}. Add"
+        );
+        assert!(said.contains(&words) && !said.contains("--report"), "{room}: {said}");
+        assert!(!said.contains("has each message"), "{room}: {said}");
+        let lines: Vec<&str> = said.lines().filter(|line| line.starts_with('{')).collect();
+        assert_eq!(lines.len(), lacking.split(' ').count(), "{room}: {said}");
+        let written = fs::read_to_string(&report).unwrap();
+        fs::write(&report, written + &lines.join("\n") + "\n").unwrap();
+        let again = import(&world, &file, &["--yes"]).await.succeeded();
+        assert!(again.starts_with("no message left to send"), "{room}: {again}");
+    }
+    // Nobody says to begin another report instead of one that exists.
+    fs::write(&report, "{\"line\":").unwrap();
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o400)).unwrap();
+    if fs::OpenOptions::new().append(true).open(&report).is_err() {
+        let run = import(&world, &file, &["--yes"]).await;
+        assert!(run.status == 1 && run.stderr.contains("with another report"), "{run:?}");
+    }
+}
+
+#[tokio::test]
+async fn empty_lines_and_a_mark_of_the_encoding_are_no_messages() {
+    let world = World::filled("annotate").await;
+    let file = exported(&world, "import-blank.jsonl").await;
+    let lines = fs::read_to_string(&file).unwrap().replace('\n', "\r\n\r\n  \n");
+    fs::write(&file, format!("\u{feff}{lines}\n")).unwrap();
+    let run = import(&world, &file, &["--yes"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    // The report has the numbers that an editor shows.
+    let report = fs::read_to_string(format!("{file}.report")).unwrap();
+    assert!(report.contains(r#""line":4,"#) && !report.contains(r#""line":2,"#), "{report}");
+    let again = import(&world, &file, &["--yes"]).await.succeeded();
+    assert!(again.starts_with("no message left to send"), "{again}");
 }
 
 #[tokio::test]

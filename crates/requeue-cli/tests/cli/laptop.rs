@@ -175,7 +175,7 @@ fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_to
         let run = requeue_with(&variables, command);
         let expected = format!(
             "error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: \
-             NoConnection: "
+             NoConnection: connection refused: "
         );
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
         assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
@@ -294,7 +294,8 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
         assert!(run.stderr.contains("a metadata hop limit of 2"), "{place:?}: {}", run.stderr);
 
         let run = requeue_with(&[&keys[..], &[off]].concat(), &arguments);
-        let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection); ";
+        let reason =
+            "error: SQS did not confirm 1 of 1 messages (NoConnection: connection refused); ";
         assert!(
             run.stderr.lines().last().unwrap().starts_with(reason),
             "{place:?}: {}",

@@ -1,6 +1,7 @@
 //! How the process begins and ends.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -227,6 +228,65 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_signals_at_once_are_one_request() {
+    for signals in ["-INT $0 && kill -TERM", "-TERM $0 && kill -HUP"] {
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "twice").await;
+        shop.send((0..2).map(|n| working(n, 1_000)).collect()).await;
+        let worker = shop.worker(&[], &[]);
+        shop.begun(2).await;
+        let both = format!("kill {signals} $0");
+        let kill = std::process::Command::new("/bin/sh")
+            .args(["-c", &both])
+            .arg(worker.id().to_string())
+            .status();
+        assert!(kill.unwrap().success());
+        let (ended, said) = worker.ended().await;
+        assert_eq!((ended, shop.calls().len()), (Some(0), 2), "{signals}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn it_opens_as_many_files_as_the_system_allows() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "files").await;
+    shop.send(vec![working(0, 1)]).await;
+    let limited = "ulimit -Sn 100; ulimit -Hn 500; exec \"$@\"";
+    let work = [env!("CARGO_BIN_EXE_requeue"), "work", &shop.queue];
+    let worker = shop.started(&[&["/bin/sh", "-c", limited, "-"][..], &work].concat(), &[]);
+    shop.begun(1).await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", worker.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(files.split_whitespace().nth(3), Some("500"), "{files}");
+    worker.signal("-TERM");
+    let (status, said) = worker.ended().await;
+    assert_eq!(status, Some(0), "{said}");
+}
+
+/// Beyond what the pipe holds, each write of the log blocks.
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn told_to_end_it_ends_although_nobody_reads_its_log() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "unread").await;
+    shop.send((0..10).map(|n| working(n, 1)).collect()).await;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&vec![b'-'; 65_536]).unwrap();
+    let command = [env!("CARGO_BIN_EXE_requeue"), "work", &shop.queue, "--shutdown-timeout", "1s"];
+    let mut worker = shop.command(&command, &[]).stdout(writer).spawn().unwrap();
+    let id = worker.id().expect("it runs");
+    while !is_caught(id, 15) {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let kill = std::process::Command::new("kill").args(["-TERM", &id.to_string()]).status();
+    assert!(kill.unwrap().success());
+    let ended = timeout(Duration::from_secs(30), worker.wait()).await.expect("it ends").unwrap();
+    assert_eq!(ended.code(), Some(128 + 15));
+    drop(reader);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that() {
     // A shell cannot undo signals that the tests were started to ignore, as by `nohup`.
     let deaf = "trap '' HUP; exec \"$@\"";
@@ -406,7 +466,7 @@ async fn it_says_why_it_does_not_begin() {
     let (status, said) = shop.worker(&[], &[("AWS_ENDPOINT_URL_SQS", nobody)]).ended().await;
     assert_eq!(status, Some(1), "{said}");
     for words in [
-        "error: there is no connection to http://127.0.0.1:9 (NoConnection); ",
+        "error: there is no connection to http://127.0.0.1:9 (NoConnection: connection refused); ",
         "AWS_ENDPOINT_URL_SQS sets this endpoint: start the server there",
         "but requests go to http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
     ] {

@@ -116,10 +116,13 @@ impl InvokeError {
         let known = |codes: &str| codes.split(' ').any(|known| Some(known) == code);
         let meaning = MEANINGS.iter().find(|(_, codes)| known(codes)).map(|(meaning, _)| *meaning);
         let is_failed = code == Some("ResourceConflictException") && is_broken(message);
-        let meaning = if is_failed {
-            Some(Fix("its state is Failed or Inactive; look at StateReason and deploy it again"))
-        } else {
-            meaning.or_else(|| by_status(status))
+        let is_invalid = code == Some("InvalidParameterValueException");
+        let meaning = match () {
+            () if is_failed => Some(Fix(
+                "its state is Failed or Inactive; look at StateReason and deploy it again",
+            )),
+            () if is_invalid => lacks_parameter(message).or(meaning),
+            () => meaning.or_else(|| by_status(status)),
         };
         let code = code.filter(is_code).map_or_else(|| format!("HTTP {status}"), str::to_owned);
         match meaning {
@@ -143,6 +146,20 @@ fn by_status(status: u16) -> Option<Meaning> {
         413 => Some(TooLarge),
         400..500 => Some(Rejected),
         _ => None,
+    }
+}
+
+/// A function that Lambda invokes only with further parameters. Source: Lambda developer guide,
+/// "Tenant isolation" and "Invoking durable functions".
+fn lacks_parameter(message: &str) -> Option<Meaning> {
+    let message = message.to_lowercase();
+    let says = |words: [&str; 2]| words.iter().any(|word| message.contains(word));
+    if says(["tenant", "tenancy"]) {
+        Some(Fix("Requeue names no tenant: choose a function without TenancyConfig"))
+    } else if says(["durable", "qualifie"]) {
+        Some(Fix("a durable function needs a version or an alias, as in NAME:live"))
+    } else {
+        None
     }
 }
 

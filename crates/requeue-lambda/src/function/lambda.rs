@@ -144,7 +144,7 @@ impl LambdaFunction {
                 code @ aws::NO_CREDENTIALS => {
                     refused(code, "set AWS credentials in the environment")
                 }
-                code @ aws::NO_CONNECTION => refused(
+                code if aws::is_unconnected(code) => refused(
                     code,
                     "a function in a VPC needs a NAT gateway or an interface endpoint of Lambda",
                 ),

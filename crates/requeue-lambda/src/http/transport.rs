@@ -26,6 +26,11 @@ const HYPER: [Kind; 7] = [
 ];
 
 pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
+    let of_this_process =
+        classify::typed(error).filter(|failure| failure.evidence() == Evidence::Connection);
+    if let Some(failure) = of_this_process {
+        return failure;
+    }
     let reason = of_the_route(error)
         .or_else(|| reason(error))
         .unwrap_or_else(|| "connect failed".to_owned());
@@ -130,3 +135,28 @@ const ABOUT_US: [AlertDescription; 8] = [
 ];
 
 const NOT_ACCEPTED: &str = "client certificate missing or not accepted";
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn the_limits_of_this_process_say_nothing_about_the_target() {
+        for (number, evidence, reason) in [
+            (24, Evidence::Connection, "too many open files"),
+            (23, Evidence::Connection, "too many open files on this machine"),
+        ] {
+            let error = io::Error::other(io::Error::from_raw_os_error(number));
+            let failure = not_connected(&error);
+            assert_eq!((failure.evidence(), failure.detail()), (evidence, reason));
+        }
+        for (kind, evidence) in [
+            (io::ErrorKind::AddrNotAvailable, Evidence::Connection),
+            (io::ErrorKind::ConnectionRefused, Evidence::Typed),
+        ] {
+            assert_eq!(not_connected(&io::Error::from(kind)).evidence(), evidence, "{kind}");
+        }
+    }
+}

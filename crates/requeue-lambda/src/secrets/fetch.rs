@@ -85,7 +85,9 @@ fn fetch_error(error: &CallError, action: &str) -> String {
     match error {
         SdkError::TimeoutError(_) => no_response("TimedOut"),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => no_response("TimedOut"),
-        SdkError::DispatchFailure(failure) if failure.is_io() => no_response("NoConnection"),
+        SdkError::DispatchFailure(failure) if failure.is_io() => {
+            no_response(aws::connection_code(error))
+        }
         SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => {
             "RequestNotBuilt: set AWS credentials in the environment, if there are none".to_owned()
         }

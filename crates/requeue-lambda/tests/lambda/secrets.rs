@@ -298,7 +298,7 @@ async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() 
     let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true")];
     for (url, more, expected) in [
         (silent.as_str(), &[][..], format!("TimedOut: {NETWORK}")),
-        (absent, &[], format!("NoConnection: {NETWORK}")),
+        (absent, &[], format!("NoConnection: connection refused: {NETWORK}")),
         (
             absent,
             &anonymous,

@@ -190,11 +190,16 @@ impl ImportFile {
         let (mut number, report) = (0, path::absolute(&self.report)?);
         let fingerprints = self.fingerprints.clone();
         Ok(std::iter::from_fn(move || {
-            let mut text = String::new();
-            number += 1;
-            match reader.by_ref().take(MAX_LINE).read_line(&mut text) {
+            loop {
+                let mut text = String::new();
+                number += 1;
+                let read = reader.by_ref().take(MAX_LINE).read_line(&mut text);
+                // Some editors and shells begin a file with this character.
+                let text = text.strip_prefix('\u{feff}').filter(|_| number == 1).unwrap_or(&text);
+                return match read {
                 Ok(0) => None,
-                Ok(_) => Some(Line::read(number, &text, &report, &fingerprints).map_err(|problem| {
+                Ok(_) if text.trim_ascii().is_empty() => continue,
+                Ok(_) => Some(Line::read(number, text, &report, &fingerprints).map_err(|problem| {
                     format!("line {number} of {shown} {problem}; correct this line, or export the messages again").into()
                 })),
                 Err(error) => {
@@ -204,6 +209,7 @@ impl ImportFile {
                     );
                     Some(Err(error.into()))
                 }
+            };
             }
         }))
     }

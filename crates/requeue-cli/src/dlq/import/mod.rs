@@ -112,9 +112,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut importer = Importer { to: &to, sender, report, counts: Counts::default() };
     let ended = importer.send_all(&file, &summary, &stop).await;
     let counts = &importer.counts;
-    tell(arguments, &to, &summary, counts)?;
+    let told = tell(arguments, &to, &summary, counts);
     let has_all = counts.sent == summary.left;
-    if !has_all {
+    if !has_all && !importer.report.is_short {
         let next = if counts.in_doubt == 0 {
             "run the same command again to send the others".to_owned()
         } else {
@@ -128,6 +128,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         output::remark(&format!("the report {report} has each message that was sent; {next}"));
     }
     ended?;
+    told?;
     Ok(if has_all { ExitCode::SUCCESS } else { stop.status(false) })
 }
 

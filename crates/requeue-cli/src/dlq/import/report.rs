@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,8 @@ pub(super) struct Report {
     /// one has sent. `None` if there is no report yet.
     file: Option<File>,
     lines: Vec<u8>,
+    /// Whether lines could not be written.
+    pub(super) is_short: bool,
     queue: String,
     path: PathBuf,
 }
@@ -59,7 +62,7 @@ impl Report {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(report.is_taken()),
-            Err(TryLockError::Error(error)) => return Err(unwritable(path, &error).into()),
+            Err(TryLockError::Error(error)) => return Err(unreadable(path, &error).into()),
         }
         let shown = path.display();
         let mut reader = BufReader::new(&file);
@@ -71,13 +74,20 @@ impl Report {
             }
             // After an incomplete line, a new one begins.
             report.lines = if text.ends_with(b"\n") { Vec::new() } else { b"\n".to_vec() };
-            let Ok(line) = serde_json::from_slice::<ReportLine>(&text) else {
+            // A whole line may follow the beginning of one that could not be written.
+            let last = text.windows(BEGINNING.len()).rposition(|part| part == BEGINNING);
+            let Ok(line) = serde_json::from_slice::<ReportLine>(&text[last.unwrap_or(0)..]) else {
                 // It may be the last line of a run that was killed.
                 let text = text.trim_ascii_end();
                 if !text.starts_with(BEGINNING) && !BEGINNING.starts_with(text) {
+                    let remedy = if report.ids.is_empty() {
+                        "name another file with --report"
+                    } else {
+                        "remove this line, since another report would send the other lines again"
+                    };
                     return Err(format!(
                         "the file {shown} is there already, and its line {at} is not a line of a \
-                         report; name another file with --report"
+                         report; {remedy}"
                     )
                     .into());
                 }
@@ -157,11 +167,39 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the lines of one request. A message that was sent must not be sent again.
+    /// Writes the lines of one request. A message that was sent must not be sent again, so an error
+    /// has the lines of those that the report lacks.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
-        let written = self.file.as_ref().map_or(Ok(()), |mut file| file.write_all(&self.lines));
-        self.lines.clear();
-        Ok(written.map_err(|error| unwritable(&self.path, &error))?)
+        let all = mem::take(&mut self.lines);
+        let mut lines = all.split_inclusive(|byte| *byte == b'\n');
+        let Some(mut file) = self.file.as_ref() else { return Ok(()) };
+        while let Some(line) = lines.next() {
+            let Err(error) = file.write_all(line) else { continue };
+            self.is_short = true;
+            let read = |line| serde_json::from_slice(line).ok();
+            let lines = [line].into_iter().chain(lines).filter_map(read);
+            let sent: Vec<ReportLine> =
+                lines.filter(|line: &ReportLine| line.status == Status::Sent).collect();
+            return Err(self.lacks(&sent, &error)?.into());
+        }
+        Ok(())
+    }
+
+    fn lacks(&self, sent: &[ReportLine], error: &io::Error) -> Result<String, Error> {
+        let path = self.path.display();
+        let problem = format!("the report {path} cannot be written: {error}; free space first");
+        if sent.is_empty() {
+            return Ok(format!("{problem}, and run the same command again to send the others"));
+        }
+        let numbers: Vec<String> = sent.iter().map(|line| line.line.to_string()).collect();
+        let lines: serde_json::Result<Vec<String>> =
+            sent.iter().map(serde_json::to_string).collect();
+        Ok(format!(
+            "{problem}. The messages of these lines were sent, and the report lacks them: {}. Add \
+             the following text to the end of the report, or the same command sends them again:\n{}",
+            numbers.join(", "),
+            lines?.join("\n")
+        ))
     }
 }
 
@@ -177,7 +215,7 @@ fn existing(path: &Path) -> Result<Option<File>, Error> {
         () if found.is_symlink() => "a symbolic link",
         () if !found.is_file() => "not a regular file",
         () => {
-            let file = options().open(path).map_err(|error| unwritable(path, &error))?;
+            let file = options().open(path).map_err(|error| unreadable(path, &error))?;
             let opened = file.metadata().map_err(|error| unreadable(path, &error))?;
             if (opened.dev(), opened.ino()) == (found.dev(), found.ino()) {
                 return Ok(Some(file));
@@ -195,8 +233,13 @@ fn options() -> OpenOptions {
     options
 }
 
+/// An existing report, without which this import would send messages again.
 fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("the report {} cannot be read: {error}; name another one with --report", path.display())
+    format!(
+        "the report {} cannot be read or written: {error}; correct that, since with another report \
+         the import sends all messages again",
+        path.display()
+    )
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use requeue::queue::MAX_RUN;
 
-use super::super::arn::function_name;
+use super::super::arn::{function_name, qualifier};
 use super::super::facts::{InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
@@ -55,10 +55,25 @@ fn most_calls(context: &Context<'_>) -> Result<Option<u32>, Skip> {
 
 pub(super) fn target(context: &Context<'_>) -> Checked {
     let InvokedFunction { name, properties, .. } = of(context)?;
-    let Some(TargetProperties { state, .. }) = properties.as_ref()? else {
+    let other = |value| [remedy::variable(context, "TARGET_FUNCTION", value)];
+    let Some(TargetProperties { state, isolates_tenants, is_durable, .. }) = properties.as_ref()?
+    else {
         let found = format!("there is no function {name} in {}", context.region());
-        return danger(found, [remedy::variable(context, "TARGET_FUNCTION", "NAME")]);
+        return danger(found, other("NAME"));
     };
+    if *isolates_tenants {
+        let found = format!(
+            "{name} isolates tenants, which Requeue does not support: Lambda invokes such a function \
+             only with a tenant id"
+        );
+        return danger(found, other("NAME"));
+    }
+    if *is_durable && qualifier(name, function_name(name)).is_none() {
+        let found = format!(
+            "{name} is a durable function, and Lambda invokes it only by a version or an alias"
+        );
+        return danger(found, other(&format!("{name}:ALIAS")));
+    }
     let (level, words, command) = readiness(state);
     // Only a call activates it.
     let level = if words.starts_with("Inactive") { Level::Danger } else { level };

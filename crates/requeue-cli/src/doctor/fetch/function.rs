@@ -116,6 +116,8 @@ impl Clients {
             Ok(found) => Ok(Some(TargetProperties {
                 state: found.state,
                 timeout: Duration::from_secs(found.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+                isolates_tenants: found.tenancy_config.is_some(),
+                is_durable: found.durable_config.is_some(),
             })),
             Err(unread) if unread.error.code == "ResourceNotFoundException" => Ok(None),
             Err(unread) => Err(unread),

@@ -223,6 +223,29 @@ async fn a_throttle_names_its_time_and_a_conflict_its_state() {
 }
 
 #[tokio::test]
+async fn a_function_that_needs_further_parameters_names_them() {
+    for (message, words) in [
+        (
+            "The invoked function is enabled with tenancy configuration. Add a valid tenant ID in your request and try again.",
+            "without TenancyConfig",
+        ),
+        (
+            "You cannot invoke a durable function using an unqualified ARN.",
+            "needs a version or an alias",
+        ),
+        ("s3cret", "check REQUEUE_TARGET_FUNCTION"),
+    ] {
+        let body = format!(r#"{{"Type":"User","message":"{message}"}}"#);
+        let body: &'static str = Box::leak(body.into_boxed_str());
+        let code: &[_] = &[("x-amzn-ErrorType", "InvalidParameterValueException")];
+        let error = answered((400, code, body)).await.expect_err("a refusal");
+        let said = error.to_string();
+        assert_eq!(kind(&error), Kind::Refused, "{said}");
+        assert!(said.contains(words) && !said.contains("s3cret"), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_gateways_error_is_none_of_the_api() {
     for (status, expected) in
         [(502, Kind::Lost), (408, Kind::Lost), (403, Kind::Refused), (429, Kind::Throttled)]
@@ -253,7 +276,7 @@ async fn a_broken_connection_is_lost_and_one_that_was_never_made_is_refused() {
     assert_eq!(accepting.await.expect("no panic"), 1, "it is not tried again");
     let error = function.invoke(b"{}".to_vec()).await.expect_err("nobody listens");
     assert!(
-        matches!(&error, InvokeError::Refused { code, .. } if code == "NoConnection"),
+        matches!(&error, InvokeError::Refused { code, .. } if code == "NoConnection: connection refused"),
         "{error:?}"
     );
 }

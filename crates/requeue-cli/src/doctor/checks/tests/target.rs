@@ -14,7 +14,12 @@ pub(super) fn invoked(d: &mut Deployment) -> &mut InvokedFunction {
         name: "charge:live".to_owned(),
         arn: "arn:aws:lambda:eu-west-1:123456789012:function:charge:live".to_owned(),
         messages_per_call: 10,
-        properties: Ok(Some(TargetProperties { state, timeout: secs(45) })),
+        properties: Ok(Some(TargetProperties {
+            state,
+            timeout: secs(45),
+            isolates_tenants: false,
+            is_durable: false,
+        })),
         reserved_concurrency: Ok(None),
         access: Ok(allowed(&INVOKING)),
     })
@@ -50,6 +55,16 @@ pub(super) const ROWS: &[Row] = &[
     ("target", as_made, Some(Fine)),
     ("target", |d| invoked(d).properties = Ok(None), Some(Danger)),
     ("target", |d| invoked(d).properties = refused(), Some(Unknown)),
+    ("target", |d| properties(d).isolates_tenants = true, Some(Danger)),
+    ("target", |d| properties(d).is_durable = true, Some(Fine)),
+    (
+        "target",
+        |d| {
+            properties(d).is_durable = true;
+            d.target.as_mut().unwrap().name = "charge".to_owned();
+        },
+        Some(Danger),
+    ),
     ("target", |d| state(d, "Failed", "Successful"), Some(Danger)),
     ("target", |d| state(d, "Inactive", "Successful"), Some(Danger)),
     ("target", |d| state(d, "Pending", "InProgress"), Some(Warning)),
