@@ -10,6 +10,7 @@ After them: 100 handlers, and a redrive of dead letters, with 5 ms added to each
 Needs cargo, Node.js with npm, and Python with venv; installs its packages below target/.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -64,12 +65,12 @@ def queue(latency=False, target_ms=5):
     processes = []
     try:
         serve = started(REQUEUE, "serve", "--sqs-port", "0", "--port", "0", "--visibility-timeout", "1h")
-        endpoint = next(line.split("AWS_ENDPOINT_URL_SQS=")[1].split()[0] for line in serve if "AWS_ENDPOINT_URL_SQS=" in line)
+        endpoint = direct = next(line.split("AWS_ENDPOINT_URL_SQS=")[1].split()[0] for line in serve if "AWS_ENDPOINT_URL_SQS=" in line)
         if latency:
             endpoint = f"http://127.0.0.1:{started('node', HERE / 'proxy.mjs', endpoint.rsplit(':', 1)[1]).readline().strip()}"
         url = f"http://127.0.0.1:{started('node', HERE / 'target.mjs', str(target_ms)).readline().strip()}/"
         yield os.environ | {
-            "AWS_ENDPOINT_URL_SQS": endpoint, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local",
+            "AWS_ENDPOINT_URL_SQS": endpoint, "DIRECT": direct, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local",
             "AWS_SECRET_ACCESS_KEY": "local", "TARGET_URL": url, "QUEUE_URL": f"{endpoint}/000000000000/orders",
             "AWS_LAMBDA_LOG_LEVEL": "ERROR",
         }
@@ -79,10 +80,15 @@ def queue(latency=False, target_ms=5):
             one.wait()
 
 
-def send(environment, count, body='{"ok": 1}', to="orders"):
-    for start in range(0, count, 10_000):
-        command = [REQUEUE, "send", "--queue", to, "--count", str(min(10_000, count - start)), body]
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+def send(environment, count, queue="orders", fails=False):
+    """Sends messages, of which one in ten fails or none."""
+    endpoint = environment["DIRECT"]
+    headers = {"X-Amz-Target": "AmazonSQS.SendMessageBatch", "Content-Type": "application/x-amz-json-1.0"}
+    bodies = ['{"ok": 1}'] * 9 + ['{"fail": 1}' if fails else '{"ok": 1}']
+    entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(bodies)]
+    batch = json.dumps({"QueueUrl": f"{endpoint}/000000000000/{queue}", "Entries": entries}).encode()
+    for _ in range(count // 10):
+        urllib.request.urlopen(urllib.request.Request(endpoint, batch, headers)).read()
 
 
 def work(environment, command, wanted):
@@ -106,10 +112,7 @@ def work(environment, command, wanted):
 def drain(worker, fails):
     """Time, processor time and memory of one run."""
     with queue() as environment:
-        failing = MESSAGES // 100 if fails else 0
-        for _ in range(10):
-            send(environment, MESSAGES // 10 - failing)
-            send(environment, failing, '{"fail": 1}')
+        send(environment, MESSAGES, fails=fails)
         commands = {
             "requeue work": [REQUEUE, "work", "orders", "--target-url", environment["TARGET_URL"], "--concurrency", "40"],
             "sqs-consumer": ["node", TOOLS / "consumer.mjs"],
@@ -130,7 +133,7 @@ def hundred_handlers():
 def redrive():
     """Messages a second and requests for each, of a redrive by copies."""
     with queue(latency=True) as environment:
-        send(environment, REDRIVEN, to="orders-dlq")
+        send(environment, REDRIVEN, "orders-dlq")
         before, began = done(environment["AWS_ENDPOINT_URL_SQS"]), time.monotonic()
         command = [REQUEUE, "dlq", "redrive", "orders-dlq", "--yes", "--max-messages", str(REDRIVEN)]
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
