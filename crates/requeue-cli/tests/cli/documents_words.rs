@@ -43,9 +43,9 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("operate/upgrade.md", 1_300, ByHand),
     ("project/comparison.md", 1_030, ByHand),
     ("project/decisions.md", 950, ByHand),
-    ("project/guarantees.md", 1_190, ByHand),
+    ("project/guarantees.md", 1_205, ByHand),
     ("project/migration.md", 2_070, ByHand),
-    ("project/performance.md", 510, Played),
+    ("project/performance.md", 700, Played),
     ("project/published-numbers.md", 380, ByHand),
     ("project/security-model.md", 2_010, ByHand),
     ("project/versioning.md", 630, ByHand),
@@ -82,14 +82,14 @@ const TARGETS: &[(&str, usize, Made)] = &[
     ("start/local.md", 1_080, ByHand),
     ("start/rust-handler.md", 960, ByHand),
     ("start/testing.md", 1_030, ByHand),
-    ("start/worker.md", 925, ByHand),
+    ("start/worker.md", 980, ByHand),
 ];
 
-const MOST_BY_HAND: usize = 45_980;
+const MOST_BY_HAND: usize = 46_000;
 /// The pages of `reference/` that tests compare with the code.
-const MOST_OF_REFERENCE: usize = 8_110;
+const MOST_OF_REFERENCE: usize = 8_000;
 /// The recipes and the page of the performance.
-const MOST_PLAYED: usize = 5_000;
+const MOST_PLAYED: usize = 5_250;
 
 /// All Markdown below `docs/` but the table of contents and the page of a wrong address.
 fn pages() -> BTreeMap<String, String> {
@@ -423,7 +423,7 @@ const FACTS: &[(&[&str], &str)] = &[
     // Numbers and names that were on several pages, or would soon be.
     (&["16,191"], "concepts/protection.md"),
     (&["120,000"], "reference/limits.md"),
-    (&["8.9 MiB", "3.92 MB", "3.52 ms"], "project/performance.md"),
+    (&["9.1 MiB", "3.92 MB", "2.58 ms"], "project/performance.md"),
     (&["1,260 s", "5,400 s"], "reference/limits.md"),
     (&["1,208,700"], "reference/policy.md"),
     (&["HTTP_1_1_REQUIRED", "fd00:ec2::/32"], "reference/http.md"),
