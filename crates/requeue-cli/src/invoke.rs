@@ -26,7 +26,7 @@ use crate::local_function::{
 };
 use crate::local_sqs::SQS_PORT;
 use crate::observe::{CircuitLines, short_id};
-use crate::output::{self, LineOutput, LogLines};
+use crate::output::{self, LineOutput};
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -352,7 +352,7 @@ async fn invoke_function(
     records: Vec<Record>,
 ) -> Result<ExitCode, Error> {
     // Warnings of what the function returns.
-    requeue::init_logging_to(tracing::Level::WARN, || LogLines(true));
+    requeue::init_logging_to(tracing::Level::WARN, || output::Notes);
     let groups = ProcessGroups::default();
     let at_end = groups.clone();
     Stop::end_at_once_after(move || at_end.kill_all())?;

@@ -145,6 +145,20 @@ impl Write for LogLines {
     }
 }
 
+/// Writes log lines as notes.
+pub(crate) struct Notes;
+
+impl Write for Notes {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        note(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LineOutput {
     /// That of a command which only shows.

@@ -22,11 +22,12 @@ use crate::stop::Stop;
 use crate::table::{duration, thousands};
 
 mod calls;
+mod figures;
 mod limits;
 mod simulation;
 
-use calls::Kept;
 pub(crate) use calls::{Call, Calls};
+use figures::Kept;
 use limits::{Bound, Change};
 use simulation::{Sharing, simulate};
 

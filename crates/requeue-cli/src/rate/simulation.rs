@@ -15,7 +15,8 @@ use requeue::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
-use super::calls::{Call, Calls, Ended, Kept, RunCounts, figures, place};
+use super::calls::{Call, Calls, place};
+use super::figures::{Ended, Kept, RunCounts, figures};
 use super::limits::{Bound, Change, units};
 use crate::Error;
 use crate::simulated::{

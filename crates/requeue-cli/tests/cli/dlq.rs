@@ -149,8 +149,8 @@ async fn a_queue_without_messages_names_those_of_its_source_queue() {
     ] {
         let run = world.dlq(command).await;
         let note = "note: 5 messages in orders: unless REQUEUE_DEAD_LETTER is direct, a dead-lettered \
-                    one gets here only when it is received again, which an open circuit may put \
-                    off; see `requeue status orders`\n";
+                    one gets here only when it is received again, which an open circuit may \
+                    defer; see `requeue status orders`\n";
         assert!(run.stderr.contains(note), "{command:?}: {run:?}");
         let _ = fs::remove_file(file);
     }
