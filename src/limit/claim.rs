@@ -17,6 +17,8 @@ use crate::table::Update;
 const EARLIER: u64 = 500_000_000;
 /// If the gate is idle, it does not wait for messages whose calls take this long in total.
 const LATE: u64 = 5 * 1_000_000_000;
+/// A state may be older than this. Unused calls of a longer time count only by the gate of now.
+const LATELY: u64 = 10 * 1_000_000_000;
 /// A message returns at most this much later than at the whole pace, and then asks again.
 const LATER: u64 = 300 * 1_000_000_000;
 /// The same for the rate of the policy, while an operator's lower rate applies, perhaps for a
@@ -342,8 +344,9 @@ impl Claim {
         }
         let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
-        if self.gate == Time::Over && self.unused > 0 && self.line.backlog() > 0 {
-            // Others may have made calls since this state was seen, so its gate must be that of now.
+        let is_old = self.unused > LATELY / self.interval;
+        if self.gate == Time::Over && is_old && self.line.backlog() > 0 {
+            // Others may have made all these calls since this state was seen.
             self.latest = self.latest.min(self.seen.tat);
         }
         if self.slots == 0 && self.gate == Time::Over {

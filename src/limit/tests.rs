@@ -326,20 +326,20 @@ fn calls_that_nobody_made_leave_the_line_once_also_by_an_old_state() {
         claim.take(demand(ask, limit.max_reservation));
         claim.update().apply(item)
     };
-    for _ in 0..300 {
+    for _ in 0..500 {
         let seen = LimitState::of(&item);
         assert!(claims(&mut item, &seen, Ask::Newcomer, 0));
     }
     let old = LimitState::of(&item);
-    assert_eq!(old.line.backlog(), 279);
-    // The gate has been free for 7.9 s.
-    assert!(claims(&mut item, &old, Ask::Waited(StartTag(0)), 10_000));
+    assert_eq!(old.line.backlog(), 479);
+    // The gate has been free for 17.9 s.
+    assert!(claims(&mut item, &old, Ask::Waited(StartTag(0)), 20_000));
     let seen = LimitState::of(&item);
-    assert_eq!(seen.line.backlog(), 279 - 79 - 1);
+    assert_eq!(seen.line.backlog(), 479 - 179 - 1);
     // It is free again.
-    assert!(!claims(&mut item, &old, Ask::Waited(StartTag(0)), 10_200));
-    assert!(claims(&mut item, &seen, Ask::Waited(StartTag(0)), 10_200));
-    assert_eq!(LimitState::of(&item).line.backlog(), 279 - 79 - 1 - 1 - 1);
+    assert!(!claims(&mut item, &old, Ask::Waited(StartTag(0)), 20_200));
+    assert!(claims(&mut item, &seen, Ask::Waited(StartTag(0)), 20_200));
+    assert_eq!(LimitState::of(&item).line.backlog(), 479 - 179 - 1 - 1 - 1);
 }
 
 proptest! {

@@ -142,7 +142,8 @@ async fn a_limit_with_keys_costs_few_requests_and_copies() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_with_a_key_costs_a_request_for_each_value_in_a_batch() {
-    for (values, requests) in [(0, 1), (1, 2), (3, 4), (10, 11)] {
+    // The messages ask for the limit of all when their keys have answered: together, or in two parts.
+    for (values, most) in [(0, 1), (1, 2), (3, 5), (10, 12)] {
         // None waits.
         let mut world = with_keys(Kept::Together, 1_000);
         let limit = &mut world.settings.policy.key_limits[0].limit;
@@ -154,7 +155,8 @@ async fn a_limit_with_a_key_costs_a_request_for_each_value_in_a_batch() {
             send(&world, n, &format!("tenant {}", n % values.max(1))).await;
         }
         world.invoke(&world.processor(Script::new(|_| Act::Done))).await;
-        assert_eq!(table.requests(), requests, "{values}");
+        let requests = table.requests();
+        assert!((values + 1..=most).contains(&requests), "{values}: {requests}");
     }
 }
 

@@ -54,10 +54,10 @@ impl Running {
         join_all(environments).await;
     }
 
-    /// At least 93 % of the calls that the limits allowed over the whole were made.
-    fn assert_used(&self, allowed: usize) {
+    /// At least so many percent of the calls that the limits allowed over the whole were made.
+    fn assert_used(&self, percent: usize, allowed: usize) {
         let calls = self.script.calls().len();
-        assert!(calls >= allowed * 93 / 100, "{calls} of {allowed}");
+        assert!(calls >= allowed * percent / 100, "{calls} of {allowed}");
     }
 
     /// The calls in so many seconds after that time.
@@ -69,7 +69,7 @@ impl Running {
 
 #[tokio::test(start_paused = true)]
 async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() {
-    let running = Running::with(world(Kept::Together, 50, 1), 4_800).await;
+    let running = Running::with(world(Kept::Together, 50, 1), 4_500).await;
     running.until(secs(20)).await;
     let lowered = Instant::now();
     running.control().set(10, None).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() 
     running.until(secs(80)).await;
     let raised = Instant::now();
     running.control().reset().await.unwrap();
-    running.until(secs(140)).await;
+    running.until(secs(115)).await;
     let before = running.calls(running.began, 3..20);
     let lower = running.calls(lowered, 0..58);
     assert!(before >= 16 * 50, "{before}");
@@ -87,8 +87,8 @@ async fn a_lower_limit_counts_at_once_and_the_whole_one_is_full_soon_after_it() 
     assert!((560..=680).contains(&lower), "{lower}");
     let full = running.calls(raised, 10..30);
     assert!(full >= 20 * 50 * 98 / 100, "{full}");
-    // 20 s, 60 s and 60 s.
-    running.assert_used(20 * 50 + 60 * 10 + 60 * 50);
+    // 20 s, 60 s and 35 s, in which the calls grow for up to 20 s.
+    running.assert_used(90, 20 * 50 + 60 * 10 + 35 * 50);
     let slow = lowered + secs(2)..raised;
     let slow: Vec<_> =
         running.script.calls().into_iter().filter(|seen| slow.contains(&seen.at)).collect();
@@ -132,7 +132,7 @@ async fn nobody_is_called_in_a_pause_and_all_are_soon_after_it() {
     let full = running.calls(resumed, 10..30);
     assert!(full >= 20 * 50 * 98 / 100, "{full}");
     // 10 s and 40 s.
-    running.assert_used((10 + 40) * 50);
+    running.assert_used(93, (10 + 40) * 50);
     assert_within(50, 1, &running.script.calls());
     assert!(running.world.dead().is_empty());
     let script = &running.script;
