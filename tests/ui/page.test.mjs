@@ -295,7 +295,7 @@ test("Ctrl-C in front of an SQS that does not respond leaves the page up to the 
 test("the end of the command at once leaves on the page what stays, and the results before", async () => {
   const { ui, tab } = await inRedrive();
   await world.stop(ui.child, "SIGKILL");
-  const told = /^If the command has ended: messages in hand stay hidden until \d\d:\d\d:\d\d UTC at the latest, and those of the last requests may be in both queues\. Look again after that\.$/;
+  const told = /^If the command has ended: messages in flight stay hidden until \d\d:\d\d:\d\d UTC at the latest, and those of the last requests may be in both queues\. Look again after that\.$/;
   await tab.getByText(told).waitFor();
   assert.equal(await tab.getByRole("button", { name: "Stop" }).isVisible(), false);
   troubles = troubles.filter((text) => !/ERR_(CONNECTION_|EMPTY)/.test(text));
