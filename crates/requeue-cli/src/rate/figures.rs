@@ -1,4 +1,4 @@
-//! What a run says of its calls: figures for the terminal and as JSON, and the bounds that it broke.
+//! The figures of a run, for the terminal and as JSON, and the bounds that it broke.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
