@@ -184,7 +184,7 @@ def project(made, directory):
     source = TEMPLATE.read_text()
     for stands, takes_its_place in [
         ("    # Properties\n      Timeout: 30\n", properties),
-        ("requeue/template.yaml", "requeue.json"),
+        ("Location: requeue/template.yaml", "Location: requeue.json"),
         ('        FunctionTimeout: "60"\n', parameters),
     ]:
         if source.count(stands) != 1:

@@ -82,7 +82,8 @@ impl FromStr for QueueArn {
     }
 }
 
-/// The parts of any ARN, such as that of a role or a key. A text that is no ARN is a resource alone.
+/// The parts of any ARN, such as that of a role or a key. A text that is no ARN is a resource alone. A
+/// further part needs a new major version.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arn<'a> {
