@@ -47,15 +47,7 @@ TIMEOUT = 2
 
 # Whole responses, and items of a list, by the words that ask for them. Both functions read them.
 ANSWERS = {
-    "responses": {
-        "null": None,
-        "object": {},
-        "empty": {"batchItemFailures": []},
-        "text": "done",
-        "unknown": {"batchItemFailures": [{"itemIdentifier": "other"}]},
-        "no-id": {"batchItemFailures": [{"itemIdentifier": None}]},
-        "no-list": {"batchItemFailures": "none"},
-    },
+    "responses": json.loads((ROOT / "tests" / "runtimes" / "responses.json").read_text()),
     "items": {
         "fail": {},
         "quota": {"class": "QUOTA", "reason": "back-at-nine"},

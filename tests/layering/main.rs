@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use requeue_testkit::ROOT_PAGES;
+
 mod imports;
 
 use imports::{circle, imports, of_rooms};
@@ -350,17 +352,7 @@ fn every_file_that_a_text_names_is_there() {
     for place in ["src", "crates", "tests", "benches", "examples", "docs", "infra"] {
         everything(&root.join(place), &mut files);
     }
-    files.extend(
-        [
-            "README.md",
-            "ARCHITECTURE.md",
-            "CHANGELOG.md",
-            "CONTRIBUTING.md",
-            "SECURITY.md",
-            "TESTING.md",
-        ]
-        .map(|name| root.join(name)),
-    );
+    files.extend(ROOT_PAGES.map(|name| root.join(name)));
     let mut missing = Vec::new();
     for file in &files {
         let is_code = file.extension().is_some_and(|extension| extension == "rs");

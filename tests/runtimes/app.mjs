@@ -1,6 +1,6 @@
 // Functions that do what the field `do` in a body says, without and with Powertools.
 
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import {
   BatchProcessor,
   EventType,
@@ -18,16 +18,7 @@ class ThrottlingException extends Error {
 }
 
 // Whole responses of a function.
-const RESPONSES = {
-  null: null,
-  object: {},
-  empty: { batchItemFailures: [] },
-  text: "done",
-  unknown: { batchItemFailures: [{ itemIdentifier: "other" }] },
-  "no-id": { batchItemFailures: [{ itemIdentifier: null }] },
-  "empty-id": { batchItemFailures: [{ itemIdentifier: "" }] },
-  "no-list": { batchItemFailures: "none" },
-};
+const RESPONSES = JSON.parse(readFileSync(new URL("responses.json", import.meta.url)));
 
 const ITEMS = {
   classified: { class: "rate-limit", delaySeconds: 7, reason: "back-at-nine" },

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 from aws_lambda_powertools.utilities.batch import (
     BatchProcessor,
@@ -26,16 +27,7 @@ class ValidationError(Exception):
 
 
 # Whole responses of a function.
-RESPONSES = {
-    "null": None,
-    "object": {},
-    "empty": {"batchItemFailures": []},
-    "text": "done",
-    "unknown": {"batchItemFailures": [{"itemIdentifier": "other"}]},
-    "no-id": {"batchItemFailures": [{"itemIdentifier": None}]},
-    "empty-id": {"batchItemFailures": [{"itemIdentifier": ""}]},
-    "no-list": {"batchItemFailures": "none"},
-}
+RESPONSES = json.loads(Path(__file__).with_name("responses.json").read_text())
 
 ITEMS = {
     "classified": {"class": "rate-limit", "delaySeconds": 7, "reason": "back-at-nine"},

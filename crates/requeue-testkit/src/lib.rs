@@ -25,6 +25,16 @@ pub mod usage;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The pages at the root of the repository.
+pub const ROOT_PAGES: [&str; 6] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "TESTING.md",
+];
+
 /// README and every page of `docs/`, one after the other.
 pub fn documents() -> String {
     let mut pages = vec![repository("README.md")];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use requeue_testkit::repository;
+use requeue_testkit::{ROOT_PAGES, repository};
 
 use crate::documents::{code_below, text};
 
@@ -110,19 +110,9 @@ fn pages() -> BTreeMap<String, String> {
     pages
 }
 
-/// The pages at the root of the repository.
-const AT_THE_ROOT: [&str; 6] = [
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "TESTING.md",
-];
-
 fn all_pages() -> BTreeMap<String, String> {
     let mut pages = pages();
-    pages.extend(AT_THE_ROOT.map(|name| (name.to_owned(), text(name))));
+    pages.extend(ROOT_PAGES.map(|name| (name.to_owned(), text(name))));
     pages
 }
 
