@@ -51,7 +51,7 @@
 //! | drop duplicates of a message | [`policy::Idempotency`], with a [`SharedTable`] | none |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`], or `queues` of the policy document | one policy |
-//! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |
+//! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; in flight on a FIFO queue |
 //! | choose how messages reach the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
 //! | work on a dead-letter queue | [`Message::dead_letter`]; [`DeadLetter`] for a body alone | |
 //! | set all else | [`Settings`]; [`Settings::from_env`] reads the environment | |

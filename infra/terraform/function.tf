@@ -44,7 +44,7 @@ locals {
     sum([for part in regexall("([0-9.]+)([dhms]?)", age) : tonumber(part[0]) * { d = 86400, h = 3600, m = 60, s = 1, "" = 1 }[part[1]]])
   ]...)
 
-  # If messages wait by their visibility timeout, each retry is a receive. In a batch of a FIFO queue, an
+  # If messages wait in flight, each retry is a receive. In a batch of a FIFO queue, an
   # earlier message of a group uses up receives of later ones.
   needed_receives = var.fifo && var.batch_size != 1 ? 2 * local.most_retries : local.most_retries + 1
 

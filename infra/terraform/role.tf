@@ -9,7 +9,7 @@ locals {
         "sqs:GetQueueAttributes",      # Lambda's poller
         "sqs:DeleteMessage",           # poller: completed messages; function: originals of copies
         "sqs:SendMessage",             # the function: copies
-        "sqs:ChangeMessageVisibility", # the function: messages that wait by visibility
+        "sqs:ChangeMessageVisibility", # the function: messages that wait in flight
       ]
       resources = [aws_sqs_queue.queue.arn]
     },

@@ -200,7 +200,7 @@ variable "shared_table" {
 }
 
 variable "strategy" {
-  description = "How a message waits for its retry: as a delayed copy (copy), or by its visibility timeout (visibility, always with fifo). By visibility, every receive counts as a retry; see max_receive_count."
+  description = "How a message waits for its retry: as a delayed copy (copy), or in flight until its visibility timeout ends (visibility, always with fifo). In flight, every receive counts as a retry; see max_receive_count."
   type        = string
   default     = "copy"
   nullable    = false

@@ -42,8 +42,8 @@ impl Settings {
     /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
     /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | 0.001 to 5,400 | 30 |
     /// | `REQUEUE_RESERVE_SECONDS` | Time to settle at the end of an invocation, at most a quarter of the invocation. | 0.001 to 5,400 | 5 |
-    /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits: in a copy, or by its visibility timeout. | `copy`, `visibility` | `copy` |
-    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object. With `never`, such a message waits by its visibility timeout, and has `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
+    /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits: in a copy, or in flight. | `copy`, `visibility` | `copy` |
+    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object. With `never`, such a message waits in flight, and has `maxReceiveCount` receives. | `when-needed`, `never` | `when-needed` |
     /// | `REQUEUE_PRODUCER_LIMITS` | Whether `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their message. | `on`, `off` | `on` |
     /// | `REQUEUE_TRUSTED_SENDERS` | The only senders whose retry fields Requeue believes. Include this process, as `own` or by its id. | `own`, and ids of roles and users (`AROA…`, `AIDA…`), or an account's number | none: every sender |
     /// | `REQUEUE_DEAD_LETTER` | How a dead letter reaches its queue. `redrive`: SQS moves it; `annotate`: SQS moves a copy with the reason; `direct`: Requeue sends this copy. | `redrive`, `annotate`, `direct` | `redrive` in a Lambda function, `annotate` in a worker |

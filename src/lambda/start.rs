@@ -173,8 +173,8 @@ fn warn_of_loop_detection(settings: &Settings) {
     if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
             maxRetries = max_retries,
-            "Lambda takes copies for a runaway loop and stops a message after about 16 of them, so after 10 copies it waits by its \
-             visibility timeout and gets only maxReceiveCount receives: set the function's property RecursiveLoop and \
+            "Lambda takes copies for a runaway loop and stops a message after about 16 of them, so after 10 copies it waits in \
+             flight and gets only maxReceiveCount receives: set the function's property RecursiveLoop and \
              REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
         );
     }

@@ -139,7 +139,7 @@ pub(super) async fn check(
         tracing::warn!(
             maxReceiveCount = receives,
             maxRetries = settings.policy.max_retries,
-            "messages wait by their visibility, so each receive counts as a retry, and SQS dead-letters a message before its retries \
+            "messages wait in flight, so each receive counts as a retry, and SQS dead-letters a message before its retries \
              are used up: set the queue's maxReceiveCount above maxRetries, or lower maxRetries"
         );
     }

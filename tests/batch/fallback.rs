@@ -1,4 +1,4 @@
-//! A copy that Requeue cannot send: the original waits by its visibility timeout, and SQS keeps it.
+//! A copy that Requeue cannot send: the original waits in flight, and SQS keeps it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The strategy `visibility` on a standard queue: a message waits by its visibility timeout, and
+//! The strategy `visibility` on a standard queue: a message waits in flight, and
 //! Requeue sends nothing.
 
 use std::time::Duration;

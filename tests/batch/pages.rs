@@ -27,10 +27,10 @@ async fn the_page_has_the_attempts_that_each_setting_allows() {
         ("| in copies, `REQUEUE_RECURSIVE_LOOP=Terminate`", "{}", |settings| {
             settings.recursive_loop = RecursiveLoop::Terminate;
         }),
-        ("| by its visibility timeout: a FIFO queue", "{}", |settings| {
+        ("| in flight: a FIFO queue", "{}", |settings| {
             settings.strategy = Strategy::Visibility;
         }),
-        ("| by its visibility timeout, because the body", "text", |settings| {
+        ("| in flight, because the body", "text", |settings| {
             settings.wrap = Wrap::Never;
         }),
         ("| `REQUEUE_MODE=report`", "{}", |settings| settings.mode = Mode::Report),

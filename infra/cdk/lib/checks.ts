@@ -247,7 +247,7 @@ function isFifo(topic: sns.ITopic | undefined): boolean | undefined {
   return topic instanceof sns.Topic || (topic && !Token.isUnresolved(topic.topicArn)) ? topic.fifo : undefined;
 }
 
-/** If messages wait by their visibility timeout, each retry is a receive. `requeue doctor` has the same rule. */
+/** If messages wait in flight, each retry is a receive. `requeue doctor` has the same rule. */
 function receives({ fifo, strategy, mode, batchSize, maxReceiveCount }: Checked, retries: number): string[] {
   if ((!fifo && strategy !== 'visibility') || mode === 'report' || Token.isUnresolved(maxReceiveCount)) return [];
   // In a batch, an earlier message of a group uses up receives of later ones.

@@ -136,9 +136,10 @@ export interface RetryQueueProps {
    */
   readonly sharedTable?: 'none' | 'dynamodb' | dynamodb.ITable;
   /**
-   * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
-   * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
-   * be above the policy's `maxRetries`; on a FIFO queue in batches, at least twice that number.
+   * How a message waits for its retry: as a delayed copy, or in flight until its visibility timeout
+   * ends. A FIFO queue always uses `visibility`. Then every receive counts as a retry, so
+   * `maxReceiveCount` must be above the policy's `maxRetries`; on a FIFO queue in batches, at least
+   * twice that number.
    * @default 'copy'
    */
   readonly strategy?: 'copy' | 'visibility';

@@ -1,4 +1,4 @@
-//! The processor at work: messages that wait by visibility, and messages that it sends to the
+//! The processor at work: messages that wait in flight, and messages that it sends to the
 //! dead-letter queue itself.
 
 use std::time::Duration;

@@ -43,7 +43,7 @@ const CASES: [Case; 5] = [
         calls: &[SEND, SEND, DELETE, DELETE],
     },
     Case {
-        name: "waiting by their visibility",
+        name: "waiting in flight",
         is_fifo: false,
         settings: |_| vec![("REQUEUE_STRATEGY", "visibility".to_owned())],
         answer: "unavailable",

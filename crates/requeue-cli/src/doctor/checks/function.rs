@@ -261,7 +261,7 @@ pub(super) fn recursive_loop(context: &Context<'_>) -> Checked {
         return ok("the function sends no copies to its queues");
     }
     let property = *function.recursive_loop.as_ref()?;
-    let bounded = "after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
+    let bounded = "after 10 copies a message waits in flight, and maxReceiveCount bounds \
                    its other retries";
     match (property, config.recursive_loop) {
         (RecursiveLoop::Allow, RecursiveLoop::Allow) => {

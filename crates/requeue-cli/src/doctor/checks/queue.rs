@@ -116,7 +116,7 @@ pub(super) fn message_size(context: &Context<'_>) -> Checked {
     let is_low = most < MAX_BATCH_BYTES as u64 && !context.waits_in_place().unwrap_or(false);
     let level = if is_low { Level::Warning } else { Level::Ok };
     if is_low {
-        found += "; SQS refuses a larger copy, so its message waits by its visibility timeout, and \
+        found += "; SQS refuses a larger copy, so its message waits in flight, and \
                   goes to the dead-letter queue without a reason after maxReceiveCount receives";
     }
     at(level, found, [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)])

@@ -40,7 +40,7 @@ fn hidden_alias(d: &mut Deployment, access: Access) {
     d.customer().policy = refused();
 }
 
-/// Retries wait by their visibility, and the role may not send.
+/// Retries wait in flight, and the role may not send.
 fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
     d.valid().config.strategy = Strategy::Visibility;
     d.valid().config.dead_letter = Some(dead_letter);
