@@ -58,7 +58,7 @@ variable "content_type" {
 }
 
 variable "message_timeout" {
-  description = "Seconds that the endpoint may take for one message: at most function_timeout minus 5, or three quarters of it below 20. With target_function, that function's own timeout counts instead."
+  description = "Seconds that the endpoint may take for one message: at most function_timeout minus 5; if function_timeout is below 20, at most three quarters of it. With target_function, that function's own timeout counts instead."
   type        = number
   default     = 10
   nullable    = false

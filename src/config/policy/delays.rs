@@ -143,7 +143,7 @@ pub(super) const SETTLING: KeyTable<CallValues> = call_keys!(
 );
 
 pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
-    "After so many failures in a row, a worker logs an error; a starting worker ends. Default: 3.",
+    "Failures in a row after which a worker logs an error, and a starting worker ends. Default: 3.",
     "First pause in seconds. Default: 0.5.",
     "Longest pause in seconds. Default: 10.",
     "Random spread of a pause. Default: {\"proportional\": 0.2}."

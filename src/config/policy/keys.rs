@@ -182,7 +182,7 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
         "threshold", FAILURES => threshold,
-            "The circuit of a scope opens after so many failures in a row, of as many different messages. Default: 5.";
+            "Number of different messages whose failures in a row open the circuit of a scope. Default: 5.";
         "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
             "Longest time without a probe while the circuit is open. Default: 30.";
     },
