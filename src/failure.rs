@@ -1,6 +1,6 @@
 //! The failure of one message: its class, its detail and the delay that it names. Log lines and the
-//! dead-letter queue show it, so it has no body, no header and no error text that its maker did not
-//! choose; only an operator may ask for scrubbed words of the service.
+//! dead-letter queue show it, so it has no body, no header, and only error text that the handler
+//! chose. An operator may add scrubbed words of the service.
 
 use std::fmt;
 use std::time::Duration;
@@ -166,9 +166,9 @@ impl Failure {
     /// [`idempotency`](crate::policy::RetryPolicy::idempotency), Requeue then keeps the event until the in-progress record of
     /// this attempt ends. Without it, this changes nothing.
     ///
-    /// A failure from [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
-    /// [`Failure::from_grpc`] is in doubt if its error is ambiguous, and so is the failure of a
-    /// handler that panicked or timed out. Call this for a timeout whose class you choose.
+    /// Requeue notes this itself for a handler that panicked or timed out, and for an ambiguous
+    /// error in [`Failure::classified`], [`Failure::from_response`], [`Failure::aws`] and
+    /// [`Failure::from_grpc`]. Call this for a timeout whose class you choose.
     pub fn in_doubt(self) -> Self {
         Self { is_in_doubt: true, ..self }
     }
@@ -231,8 +231,8 @@ impl Failure {
         self.postponed
     }
 
-    /// Notes that the downstream service does not work, and that the message is not the cause:
-    /// there is no connection, or no response in time, or a 503.
+    /// Notes that the downstream service does not work, for example after a 503 or without a
+    /// response in time. The message is not the cause.
     ///
     /// In an outage, a message with such a failure uses no retry. Requeue notes this in failures
     /// that it classifies; a handler that builds its own failures calls this.

@@ -129,7 +129,8 @@ pub struct SharedTable {
     /// [`Settings::from_env`] sets the function's name.
     pub namespace: String,
     /// The most execution environments at once. While the table does not respond, each makes as
-    /// many calls as in the last 30 s, but at least this part of a rate limit. Default 1,000.
+    /// many calls as in the last 30 s, or an equal part of the rate limit, whichever is more.
+    /// Default 1,000.
     pub max_environments: u32,
 }
 

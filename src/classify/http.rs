@@ -110,12 +110,12 @@ impl Failure {
     /// Classifies an HTTP response that is no success. `now` is the time of day; dates in headers
     /// are counted from it if the response has no `Date` of its own.
     ///
-    /// The first of these that applies gives the class: 429 with `Retry-After` and
-    /// `Requeue-Scope: message`, which is a [postponement](Failure::postpone); a
-    /// [rule](super::Rules) of the user's own; a [challenge](Response::challenge) of a firewall; a
-    /// provider's reason or code in the body; its headers; the status. `docs/reference/classes.md`
-    /// lists them all. A bare 409 is non-retryable: if a server sends it while an earlier attempt
-    /// runs, write a rule.
+    /// A 429 with `Retry-After` and `Requeue-Scope: message` is a
+    /// [postponement](Failure::postpone). Otherwise the first of these that applies gives the
+    /// class: a [rule](super::Rules) of the user's own, a [challenge](Response::challenge) of a
+    /// firewall, a provider's reason or code in the body, the headers, the status.
+    /// `docs/reference/classes.md` lists them all. A bare 409 is non-retryable: if a server sends
+    /// it while an earlier attempt runs, write a rule.
     ///
     /// The reason is the status, and the error's own code if the body has one that [may be
     /// shown](super::presentable). Requeue leaves out error messages.
@@ -149,10 +149,10 @@ impl Failure {
         timed(failure, (response, status), &details, &named, later)
     }
 
-    /// The failure that a [rule](super::Rules) in force makes of a successful response, for a
-    /// service that responds 200 with an error in the body; or that of a
-    /// [challenge](Response::challenge). `None` means that the message is done.
-    /// [`names_status`](super::names_status) is whether the response has to be read.
+    /// The failure of a successful response that a [rule](super::Rules) matches, such as a 200 with
+    /// an error in the body, or that is a [challenge](Response::challenge) of a firewall. `None`
+    /// means that the message is done. [`names_status`](super::names_status) is whether the
+    /// response has to be read.
     pub fn from_success(response: &Response<'_>, now: SystemTime) -> Option<Self> {
         let named = Named::new(response, now);
         let details = Details::of(response, &named);

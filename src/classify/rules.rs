@@ -23,10 +23,10 @@ tokio::task_local! {
 /// Write them as the list `rules` of the policy document, or in code with [`on`](Self::on), or
 /// both. [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read the document.
 ///
-/// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies. For a
-/// task that the handler starts, use [`scope`](Self::scope). If a target did not respond at all, the
-/// failure is temporary, whatever the rules say; nor do they apply to a postponement, or to a class that
-/// the handler itself chose.
+/// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies.
+/// For a task that the handler starts, use [`scope`](Self::scope). The rules do not apply to a
+/// postponement, to a class that the handler itself chose, or to a target that did not respond:
+/// this failure is temporary.
 ///
 /// `docs/reference/policy.md` has the conditions of a rule of the document, and its effects.
 ///

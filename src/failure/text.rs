@@ -14,8 +14,9 @@ pub enum DetailText {
     /// It keeps a code alone.
     #[default]
     Off,
-    /// It also keeps up to 256 bytes of the response's error message, without quoted parts, words of
-    /// the message's body, addresses, numbers of five digits or more, and all that looks like a token.
+    /// It also keeps up to 256 bytes of the response's error message. Requeue removes quoted parts,
+    /// words of the message's body, addresses, numbers of five digits or more, and anything like a
+    /// token.
     On,
 }
 

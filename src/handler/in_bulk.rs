@@ -14,10 +14,9 @@ use crate::scope::Scope;
 /// Works on several messages in one call, and has a result for each: for an API that takes many
 /// items at once.
 ///
-/// Every async function of the shape `async fn(Vec<Message<T>>) -> R` is such a handler, where `R` is
-/// a [`Bulk`], a list of results, or one result for all. [`run_bulk`](crate::run_bulk) runs it as a
-/// Lambda. [`bulk`] makes a [`Handler`] of it for all else: a [`Worker`](crate::Worker), or a
-/// `World`.
+/// Every function `async fn(Vec<Message<T>>) -> R` is such a handler. `R` is a [`Bulk`], a list of
+/// results, or one result for all. [`run_bulk`](crate::run_bulk) runs it as a Lambda. [`bulk`]
+/// makes a [`Handler`] of it for all else: a [`Worker`](crate::Worker), or a `World`.
 ///
 /// ```
 /// use requeue::{Bulk, Failure, Message};

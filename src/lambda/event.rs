@@ -17,8 +17,8 @@ use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, QueueArn, Record};
 
-/// The event that Lambda passes to a function for a batch of SQS messages: an object with `Records`
-/// by an event source mapping, the bare list of the records by EventBridge Pipes.
+/// The event that Lambda passes to a function for a batch of SQS messages. An event source mapping
+/// sends an object with `Records`, and EventBridge Pipes sends the bare list of the records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SqsEvent {

@@ -27,8 +27,8 @@ const DISCREET: &str = "\
 const NO_TROUBLE: &str = "aws_smithy_runtime::client::http::connection_poisoning";
 
 /// Whether a line or a span may be logged without showing a message or a credential. It removes the
-/// lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG and
-/// TRACE, and the SDK's error about a connection that is closed already.
+/// lines that the AWS SDK, hyper, the Lambda runtime and similar crates write at DEBUG and TRACE.
+/// It also removes the SDK's error about a connection that is closed already.
 ///
 /// [`run`](crate::run) and [`init_logging`] apply this filter at every `RUST_LOG` and
 /// `AWS_LAMBDA_LOG_LEVEL`. A subscriber of your own needs it too. Without it, DEBUG and TRACE show

@@ -136,9 +136,8 @@ impl<T> Message<T> {
     }
 
     /// The trace to which the message belongs, as W3C Trace Context has it. It is the attribute
-    /// `traceparent`, or else the trace that SQS has kept for X-Ray of the first delivery; it is the
-    /// same on every attempt. With it a handler continues the producer's trace. `HttpTarget` does so
-    /// by itself.
+    /// `traceparent`, or else X-Ray's trace of the first delivery, and the same on every attempt.
+    /// With it a handler continues the producer's trace. `HttpTarget` does so by itself.
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         self.delivery.traceparent()
     }
@@ -202,7 +201,7 @@ impl<T> Message<T> {
     }
 
     /// Reports how many units of a rate limit this call used, if the [limit counts
-    /// units](crate::policy::RetryPolicy::units): the limit then counts these instead of the
+    /// units](crate::policy::RetryPolicy::units). The limit then counts these units instead of the
     /// estimate in the message. The first number counts, up to the limit.
     pub fn used(&self, units: u32) {
         self.delivery.note_used(units);

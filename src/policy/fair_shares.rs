@@ -38,8 +38,8 @@ impl FairShares {
     }
 }
 
-/// A rate limit for each value at a place of the messages, such as a tenant: no value gets more calls,
-/// whatever the limit of all messages allows.
+/// A rate limit for each value at a place of the messages, such as a tenant. No value gets more
+/// calls, even if the limit of all messages allows more.
 ///
 /// Values are distinguished as in [`FairShares`]; all messages without one share one limit. It is
 /// never adaptive.

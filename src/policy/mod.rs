@@ -169,14 +169,15 @@ pub struct RateLimit {
     /// How long a message may occupy a handler while it waits for its reservation, without a
     /// deferral. Default 2 s.
     pub max_reservation: Duration,
-    /// Whether the limit adapts to a service that takes less: refused calls lower it at once, to a
-    /// tenth at least, and time without refusals raises it again. A refused call is a failure of
-    /// the class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
+    /// Whether the limit adapts to a service that takes fewer calls. Refused calls lower the limit
+    /// at once, to a tenth at least. Time without refusals raises it again. A refused call is a
+    /// failure of the class [`RateLimit`](crate::FailureClass::RateLimit). Default `false`.
     pub adaptive: bool,
-    /// Whether the limit follows the headers of successful responses that say what is left of an
-    /// allowance and when it is renewed: once less than a fifth is left, the calls until then fit into
-    /// the rest. A handler shows them by [`Message::note_response`](crate::Message::note_response). It
-    /// never raises the limit. Default `false`.
+    /// Whether the limit follows headers of successful responses, such as `X-RateLimit-Remaining`.
+    /// Once less than a fifth of the service's calls is left, Requeue spreads the remaining calls
+    /// over the time until the reset. A handler passes responses on by
+    /// [`Message::note_response`](crate::Message::note_response). Headers never raise the limit.
+    /// Default `false`.
     pub headers: bool,
     /// Whether a call of several messages counts once, or each of its messages. Default
     /// [`LimitPer::Call`].
@@ -258,8 +259,8 @@ pub(crate) fn tolerance(interval: Duration) -> Duration {
     Duration::from_millis(100).max(interval)
 }
 
-/// Calls the handler once for each event, as far as a table can know: of several messages about one
-/// event, only one is called at a time. After its success the others complete without a call.
+/// Calls the handler once for each event, as far as a table can know. Of several messages about one
+/// event, Requeue handles only one at a time. After its success the others complete without a call.
 ///
 /// It needs a [table](crate::SharedTable). The table has a hash of the event's name, and the time
 /// until which the event counts as done.

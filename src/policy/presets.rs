@@ -103,8 +103,9 @@ impl RetryPolicy {
     pub fn high_volume() -> Self {
         Preset::HIGH_VOLUME.policy()
     }
-    /// A handful of quick retries, for messages whose failure somebody must know soon: at most 5 within
-    /// a minute, or ten minutes in an outage, spread by [`Jitter::Proportional`] of 0.2.
+    /// A few quick retries, for messages whose failure somebody must know soon: at most 5 within a
+    /// minute, spread by [`Jitter::Proportional`] of 0.2. In an outage, retries go on for ten
+    /// minutes.
     pub fn critical() -> Self {
         Preset::CRITICAL.policy()
     }

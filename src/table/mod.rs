@@ -255,9 +255,9 @@ pub enum TableError {
 const MAX_ITEMS: usize = 100_000;
 
 /// A table in this process, for tests and for a single worker. Clones share their items. It has at
-/// most 100,000 items. A new one takes the place of those that were written the longest ago; one that
-/// an event in progress, a probe lock, a limit or a pause still needs is kept. If all are, a new item finds no room, and the table is
-/// unavailable for it.
+/// most 100,000 items. A further item replaces those that were written the longest ago, but none
+/// that an event in progress, a probe lock, a limit or a pause still needs. If all items are
+/// needed, the table is unavailable for the new one.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTable(Arc<Mutex<Items>>);
 

@@ -27,8 +27,8 @@ pub(crate) fn completed(settings: Settings) -> Settings {
     Settings { metrics: None, observers, ..settings }
 }
 
-/// The observer that writes the log lines, by `tracing`: one for each message that did not simply
-/// complete, one for each batch, and one for each other event except [`Event::Received`] and
+/// The observer that writes the log lines, by `tracing`. It writes one for each message that did
+/// not simply complete, for each batch, and for each other event except [`Event::Received`] and
 /// [`Event::Called`]. It has no fields, so write it as a literal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogLines;

@@ -250,10 +250,10 @@ impl<'a> DeadLetter<'a> {
     }
 
     /// The body of a copy, sent `now`, with all its retries and all its time again, after any
-    /// number of redrives. It keeps the id of the first delivery, and so the idempotency key: for a
-    /// message without Requeue's fields that is its own `id`. `None` if a later version wrote it,
-    /// or if it has no fields and is no JSON object, since a filter of the source's consumer may
-    /// read it.
+    /// number of redrives. It keeps the id of the first delivery, and so the idempotency key. A
+    /// message without Requeue's fields gets its own `id` as the key. `None` if a later version
+    /// wrote the message. Also `None` if the message has no fields and is no JSON object, since a
+    /// filter of the source's consumer may read it.
     pub fn afresh(&self, id: &str, now: SystemTime) -> Option<String> {
         let (state, wrap) = match &self.origin {
             // A payload that cannot hold Requeue's fields itself is wrapped already.

@@ -86,9 +86,9 @@ where
     Q: Queue + Source,
     T: Body,
 {
-    /// Creates a worker on `queue`. It checks that the queue exists and has a dead-letter queue and
-    /// a visibility timeout, and that the clocks of SQS and of this machine agree, by which it
-    /// knows redrives.
+    /// Creates a worker on `queue`. It checks that the queue exists, and has a dead-letter queue
+    /// and a visibility timeout. It also checks that the clocks of SQS and of this machine agree,
+    /// since it recognises redrives by their times.
     pub async fn start(
         handler: H,
         source: Q,

@@ -1,6 +1,6 @@
-//! SQS as [Requeue](https://docs.rs/requeue) and its embedded SQS share it: the port of a queue with
-//! its records and errors, names of queues, message attributes, limits, the clock. It knows neither
-//! retries nor a client.
+//! The parts of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: the trait
+//! of a queue with its records and errors, names of queues, message attributes, limits, the clock.
+//! This crate knows neither retries nor a client.
 //!
 //! Do not depend on this crate but on `requeue`, which re-exports all of it in its module `queue`.
 

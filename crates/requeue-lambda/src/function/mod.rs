@@ -78,7 +78,7 @@ impl Default for FunctionSettings {
 /// Invokes a function with the event that an event source mapping would send, as if SQS had
 /// delivered each message again: see [`Message::to_event_record`].
 ///
-/// If Lambda does not invoke the function, its messages are deferred and use no retry, and further
+/// If Lambda does not invoke the function, its messages are deferred and use no retry. Further
 /// calls pause for the time that Lambda names, or for 1 to 60 s. An error that somebody must
 /// correct, such as a missing permission, is logged with its remedy. A call that is too large for
 /// Lambda is halved.

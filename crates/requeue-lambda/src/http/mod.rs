@@ -66,13 +66,12 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
-/// Any 2xx is a success as soon as its status arrives; the body is not awaited, unless a
-/// [rule](requeue::classify::Rules) names the status. A [challenge](Response::challenge) of a firewall
-/// is none. Any other response becomes a [`Failure`], as
-/// [`Failure::from_response`] describes. Requeue reads the part of its
-/// body that arrives within 2 s after the head. Without a response (no connection, unknown host
-/// name, untrusted certificate, timeout), the failure is temporary. If the target may have got the
-/// request, it is [in doubt](Failure::is_in_doubt).
+/// Any 2xx except a [challenge](Response::challenge) of a firewall is a success as soon as its
+/// status arrives. Requeue waits for its body only if a [rule](requeue::classify::Rules) names the
+/// status. Any other response becomes a [`Failure`], as [`Failure::from_response`] describes.
+/// Requeue reads the part of its body that arrives within 2 s after the head. Without a response
+/// (no connection, unknown host name, untrusted certificate, timeout), the failure is temporary. If
+/// the target may have got the request, it is [in doubt](Failure::is_in_doubt).
 ///
 /// # Sent twice
 ///

@@ -58,8 +58,8 @@ pub struct HttpSettings {
     /// The longest wait for the head of the response, once there is a connection. Default: the rest
     /// of the `timeout`.
     pub read_timeout: Option<Duration>,
-    /// The lifetime of an unused connection, by this machine's monotonic clock or the `clock`,
-    /// whichever ends it first: while Lambda freezes the environment, one of them may stand still.
+    /// The lifetime of an unused connection. It ends as soon as this machine's monotonic clock or
+    /// the `clock` says so, since one of them may stand still while Lambda freezes the environment.
     /// Set less than the time after which the target, or a proxy before it, closes its end. Default
     /// 4 s.
     pub idle_timeout: Duration,
