@@ -308,9 +308,9 @@ fn the_limits_are_those_of_the_code() {
         (
             "src/arrivals.rs",
             "MAX_ARRIVALS: usize = 10_000",
-            "noted in a dead-letter queue | 10,000",
+            "first receive Requeue remembers | 10,000",
         ),
-        ("src/processor/memory.rs", "MAX_MESSAGES: usize = 4_096", "messages noted | 4,096"),
+        ("src/processor/memory.rs", "MAX_MESSAGES: usize = 4_096", "Requeue remembers | 4,096"),
         (
             "crates/requeue-lambda/src/http/request_headers.rs",
             "MAX_ID_BYTES: usize = 100;",
