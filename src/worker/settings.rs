@@ -90,9 +90,9 @@ pub struct Progress {
     /// moves them to the dead-letter queue.
     pub dead_lettered: u64,
     /// Messages that were deferred or left to SQS, usually without a call: they were not due yet,
-    /// or were dead-lettered before. Three more kinds of messages count here: one that was done before and
-    /// is only deleted now, one whose copy was not sent, and in the mode `report` one that the mode
-    /// `requeue` would dead-letter.
+    /// or were dead-lettered before. Three more kinds of messages count here: one that was done
+    /// before and is only deleted now, one whose copy was not sent, and in the mode `report` one
+    /// that the mode `requeue` would dead-letter.
     pub waiting: u64,
     /// Messages that are done or copied, and that SQS has not confirmed as deleted. SQS delivers
     /// them again, or moves them to the dead-letter queue.

@@ -1,6 +1,6 @@
 //! Delivery over HTTP: the handler that posts each SQS message to a URL, and its settings from the
-//! environment. The binary of this package is the ready Lambda; `requeue work` and
-//! `requeue invoke` use the same library.
+//! environment. The binary of this package is the ready-made function. The commands
+//! `requeue work` and `requeue invoke` use the same library.
 //!
 //! ```no_run
 //! use requeue_lambda::{Config, HttpTarget};
