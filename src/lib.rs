@@ -75,8 +75,9 @@
 //! Both are off by default.
 //!
 //! Until the crate is published, depend on a checkout: `requeue = { path = "../requeue" }`. After
-//! that, depend on `requeue = "0.1"`. The package `requeue-lambda` is the ready Lambda. It also has
-//! the handler `HttpTarget`, which posts each message to a URL. The command line is `requeue-cli`.
+//! that, depend on `requeue = "0.1"`. The package `requeue-lambda` is the ready-made function. It
+//! also has the handler `HttpTarget`, which posts each message to a URL. The command line is
+//! `requeue-cli`.
 
 // Without a feature, its links lead to the published documentation.
 #![cfg_attr(
