@@ -1,4 +1,5 @@
-"""The values and the lines that `docs/operate/deploy.md` shows for the template."""
+"""The values and the lines that `docs/operate/deploy.md` shows for the template, and those of `docs/project/migration.md` for
+a template of the reader."""
 
 import copy
 import json
@@ -10,8 +11,9 @@ import unittest
 from pathlib import Path
 
 from samcli.cli.types import CfnParameterOverridesType
+from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
-from stack import ROOT, cloudformation, lint, lint_file, template, translated
+from stack import ROOT, NoManagedPolicies, cloudformation, lint, lint_file, template, translated
 
 PAGE = (ROOT / "docs" / "operate" / "deploy.md").read_text()
 SAM_CONFIG = (ROOT / "samconfig.toml").read_text()
@@ -152,6 +154,52 @@ class GradualDeployment(unittest.TestCase):
         # W1001: without alarms, CloudFormation refuses the template, as the page says. W1033 is the
         # exception in the template, which this option replaces.
         self.assertEqual(lint(self.translated, "W1001", "W1033"), "")
+
+
+class ExistingFunction(unittest.TestCase):
+    def test_the_template_takes_the_parameters_and_the_timeouts_of_the_page(self):
+        page = (ROOT / "docs" / "start" / "existing-function.md").read_text()
+        known = template()["Parameters"]
+        (command,) = re.findall(r"^ *sam deploy (.*\\\n.*)$", page, re.MULTILINE)
+        given = parameters(shlex.split(command.replace("\\\n", ""))[3:])
+        self.assertEqual(list(given), ["TargetFunction", "FunctionTimeout", "BatchingWindow", "Policy"])
+        self.assertEqual(json.loads(given["Policy"]), {"errorConfigs": {"temporary": {"maxRetries": 3}}})
+        for name, value in re.findall(r"\b([A-Z]\w+)=(\w+|\"\")", "".join(re.findall(r"`[^`\n]+`", page))):
+            self.assertIn(name, known)
+            self.assertIn(value, map(str, known[name].get("AllowedValues", [value])))
+        listed = re.search(r"first\s+of ((?:\d+(?:, | and ))+\d+)", page)[1]
+        self.assertEqual(re.findall(r"\d+", listed), known["FunctionTimeout"]["AllowedValues"])
+        for output in re.findall(r"`!GetAtt Retries\.Outputs\.(\w+)`", page):
+            self.assertIn(output, template()["Outputs"])
+
+
+# The reader's own resources.
+OWN = """\
+  Charge: { Type: AWS::Serverless::Function, Properties: { CodeUri: s3://bucket/charge, Handler: app.handler, Runtime: python3.13 } }
+  Queue: { Type: AWS::SQS::Queue, Properties: { VisibilityTimeout: 480 } }
+  DeadLetterQueue: { Type: AWS::SQS::Queue }
+"""
+
+
+class OwnTemplate(unittest.TestCase):
+    def test_the_function_of_the_migration_may_send_and_invoke_and_receives_nothing_yet(self):
+        page = (ROOT / "docs" / "project" / "migration.md").read_text().partition("### In your own template\n")[2]
+        lines = re.search(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1].replace("bootstrap.zip", "s3://bucket/bootstrap")
+        made = transform(yaml_parse(f"Transform: AWS::Serverless-2016-10-31\nResources:\n{lines}{OWN}"), {}, NoManagedPolicies())
+        self.assertEqual(lint(made), "")
+        resources = made["Resources"]
+        self.assertFalse(resources["RequeueFunctionMessages"]["Properties"]["Enabled"])
+        (policy,) = resources["RequeueFunctionRole"]["Properties"]["Policies"]
+        allowed = [(one["Resource"]["Fn::GetAtt"][0], one["Action"]) for one in policy["PolicyDocument"]["Statement"]]
+        expected = [
+            ("Charge", ["lambda:InvokeFunction", "lambda:GetFunctionConfiguration"]),
+            ("Queue", ["sqs:SendMessage", "sqs:ChangeMessageVisibility"]),
+            ("DeadLetterQueue", "sqs:SendMessage"),
+        ]
+        self.assertEqual(allowed, expected)
+        # SAM adds the other actions on the queue and those on the log.
+        managed = " ".join(map(str, resources["RequeueFunctionRole"]["Properties"]["ManagedPolicyArns"]))
+        self.assertRegex(managed, "AWSLambdaBasicExecutionRole.*AWSLambdaSQSQueueExecutionRole")
 
 
 if __name__ == "__main__":
