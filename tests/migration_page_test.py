@@ -161,8 +161,8 @@ class Migration(unittest.TestCase):
         self.assertEqual((variables["REQUEUE_STRATEGY"], variables["REQUEUE_TARGET_FUNCTION"], len(variables)), ("copy", OLD, 5))
 
         # In a new shell, as the page says: the file keeps the first values.
-        self.assertIn("`NEW_MAPPING=$(mapping\n   \"$NAME\" UUID)`", PAGE.read_text())
-        self.run_commands(names, values, "NEW_MAPPING=$(mapping $NAME UUID)\n", *blocks("Go back on the same queue"))
+        (found,) = re.findall(r"`(NEW_MAPPING=[^`]*)`", PAGE.read_text())
+        self.run_commands(names, values, f"{found}\n", *blocks("Go back on the same queue"))
         self.assertEqual((self.mapping(OLD)[0], self.of_queue()), ("Enabled", before))
         with self.assertRaises(self.functions.exceptions.ResourceNotFoundException):
             self.functions.get_function_configuration(FunctionName=NAME)
