@@ -39,6 +39,9 @@ pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// For the orderly end in TLS and HTTP/2: a target that does not read would block it for ever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// No request begins on an older connection. A busy one is never idle, and would not follow the
+/// target's name to another address.
+pub(super) const MAX_AGE: Duration = Duration::from_mins(2);
 pub(super) const MAX_HEADERS: usize = 1_000;
 /// The bytes of a body that an HTTP/2 target may send before they are read: the least that HTTP/2
 /// allows, and enough for the beginning of a body.
@@ -53,6 +56,7 @@ pub(super) enum Connection {
 pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     status: Arc<Mutex<StatusLine>>,
+    pub(super) opened: Moment,
     is_proxied: bool,
     is_proven: bool,
     _tasks: DropGuard,
@@ -64,6 +68,7 @@ pub(super) struct Http2 {
     /// The number of streams that the target allows; 1 until its settings arrive.
     max_streams: Box<dyn Fn() -> usize + Send + Sync>,
     in_flight: AtomicUsize,
+    opened: Moment,
     last_use: Mutex<Moment>,
     clock: Clock,
     _tasks: DropGuard,
@@ -77,7 +82,7 @@ impl Http2 {
     pub(super) fn is_fit(&self, limit: Duration, now: Moment) -> bool {
         let is_used = self.in_flight.load(Ordering::Relaxed) > 0
             || !lock(&self.last_use).is_older(limit, now);
-        is_used && !self.sender.is_closed()
+        is_used && !self.opened.is_older(MAX_AGE, now) && !self.sender.is_closed()
     }
 }
 
@@ -149,8 +154,9 @@ impl Connection {
         let guard = tasks.guard();
         tasks.execute(connection);
         sender.ready().await?;
-        let is_proxied = connected.is_proxied();
-        Ok(Self::Http1(Http1 { sender, status, is_proxied, is_proven: false, _tasks: guard }))
+        let (opened, is_proxied) = (Moment::now(clock.now()), connected.is_proxied());
+        let is_proven = false;
+        Ok(Self::Http1(Http1 { sender, status, opened, is_proxied, is_proven, _tasks: guard }))
     }
 
     /// Sends a request, and waits for the response's head until this time. If the caller is about
@@ -193,6 +199,7 @@ where
     let connection = Arc::new(Mutex::new(connection));
     let watched = Arc::downgrade(&connection);
     tasks.execute(poll_fn(move |context| Pin::new(&mut *lock(&connection)).poll(context)));
+    let opened = Moment::now(clock.now());
     Ok(Http2 {
         sender,
         frames,
@@ -200,7 +207,8 @@ where
             watched.upgrade().map_or(0, |connection| lock(&connection).current_max_send_streams())
         }),
         in_flight: AtomicUsize::new(0),
-        last_use: Mutex::new(Moment::now(clock.now())),
+        opened,
+        last_use: Mutex::new(opened),
         clock: clock.clone(),
         _tasks: guard,
     })

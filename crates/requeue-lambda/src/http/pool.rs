@@ -19,7 +19,7 @@ use requeue::aws::Moment;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-use super::connection::{Connection, Http1, Http2, Stream};
+use super::connection::{Connection, Http1, Http2, MAX_AGE, Stream};
 use super::connector::{BoxError, ConnectTimedOut, Connector, Connectors};
 use super::url::Address;
 use super::watched::lock;
@@ -67,7 +67,8 @@ struct UnusedHttp1 {
 
 impl UnusedHttp1 {
     fn is_fit(&self, limit: Duration, now: Moment) -> bool {
-        self.connection.sender.is_ready() && !self.last_use.is_older(limit, now)
+        let is_old = self.connection.opened.is_older(MAX_AGE, now);
+        self.connection.sender.is_ready() && !is_old && !self.last_use.is_older(limit, now)
     }
 }
 

@@ -239,6 +239,35 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_connection_in_use_all_the_time_is_replaced_when_it_is_old() {
+    for http2 in [false, true] {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let server = InMemory::raw(move |stream| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                if http2 {
+                    super::http2::serve(stream, None, Arc::default()).await;
+                } else {
+                    serve(stream, ok, Seen::default()).await;
+                }
+            }
+        });
+        let target = if http2 { server.over_http2() } else { server }.target();
+        let mut seen = Vec::new();
+        for _ in 0..7 {
+            target.deliver(message()).await.expect("it is accepted");
+            seen.push(opened.load(Ordering::SeqCst));
+            for _ in 0..MAX_AGE.as_secs() / 3 {
+                target.deliver(message()).await.expect("it is accepted");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        assert_eq!(seen, [1, 1, 1, 2, 2, 2, 3], "HTTP/2: {http2}");
+    }
+}
+
 /// Connects once, and never again.
 #[derive(Clone)]
 struct Once {

@@ -17,7 +17,7 @@ use requeue::{BatchProcessor, Clock, FailureClass, Record, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::connection::{MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
+use super::connection::{MAX_AGE, MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
 use super::frames::MAX_HEAD_BYTES;
 use super::settings::{CONNECT_TIMEOUT, IDLE_TIMEOUT, TIMEOUT};
 use super::*;
