@@ -46,8 +46,7 @@ pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send 
     };
     let tls = tls.with_no_client_auth();
     Ok(move || {
-        let mut tcp = tcp(HttpConnector::new());
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let mut tcp = tcp(HttpConnector::new(), CONNECT_TIMEOUT);
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_keepalive_interval(Some(PROBE_INTERVAL));
         tcp.set_keepalive_retries(Some(PROBES));

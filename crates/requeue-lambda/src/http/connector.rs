@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ::http::Uri;
 use hyper::rt::{Read, Write};
@@ -74,8 +75,8 @@ pub(super) fn for_url(
         tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
     };
     let route = match settings.proxy.to(url)? {
-        Some(proxy) => Route::through(&proxy, tls.clone()),
-        None => Route::direct(url),
+        Some(proxy) => Route::through(&proxy, tls.clone(), settings.connect_timeout),
+        None => Route::direct(url, settings.connect_timeout),
     };
     // After the route has its copy, so that a proxy never gets the client certificate.
     if let Some(certificate) = &settings.client_certificate {
@@ -120,16 +121,16 @@ enum Kind {
 }
 
 impl Route {
-    pub(super) fn direct(url: &TargetUrl) -> Self {
+    pub(super) fn direct(url: &TargetUrl, timeout: Duration) -> Self {
         let resolver = Guarded::new(GaiResolver::new(), url.rules.clone(), url.port());
-        Self(Kind::Direct(tcp(HttpConnector::new_with_resolver(resolver))))
+        Self(Kind::Direct(tcp(HttpConnector::new_with_resolver(resolver), timeout)))
     }
 
-    pub(super) fn through(proxy: &Intercept, tls: ClientConfig) -> Self {
+    pub(super) fn through(proxy: &Intercept, tls: ClientConfig, timeout: Duration) -> Self {
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let tunnel =
-            Tunnel::new(proxy.uri().clone(), connector.wrap_connector(tcp(HttpConnector::new())));
+        let tcp = tcp(HttpConnector::new(), timeout);
+        let tunnel = Tunnel::new(proxy.uri().clone(), connector.wrap_connector(tcp));
         Self(Kind::Tunnel(match proxy.basic_auth() {
             Some(credentials) => tunnel.with_auth(credentials.clone()),
             None => tunnel,
@@ -143,9 +144,11 @@ pub(crate) fn tls() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
     tls.with_safe_default_protocol_versions().map_err(io::Error::other)
 }
 
-pub(crate) fn tcp<R>(mut connector: HttpConnector<R>) -> HttpConnector<R> {
+/// The addresses of a name share the timeout, so one that does not respond leaves time for the next.
+pub(crate) fn tcp<R>(mut connector: HttpConnector<R>, timeout: Duration) -> HttpConnector<R> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(timeout));
     connector
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hyper_util::client::legacy::connect::HttpConnector;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::rules::Guarded;
 use super::*;
@@ -433,6 +433,32 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
         target.deliver(message()).await.expect("it is accepted");
     }
     assert_eq!(server.accepted.load(Ordering::SeqCst), 3);
+}
+
+/// As when one zone of a load balancer is down: its address drops what is sent there.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_address_that_does_not_respond_leaves_time_for_the_next() {
+    let (server, _) = Server::answering(ok).await;
+    let full = TcpSocket::new_v4().expect("a socket is free");
+    full.bind(SocketAddr::from(([127, 0, 0, 2], server.address.port()))).expect("it is free");
+    let full = full.listen(1).expect("it is bound");
+    let silent = full.local_addr().expect("it is bound");
+    let mut waiting = Vec::new();
+    // The system takes one more than the backlog, and drops all that follow.
+    for _ in 0..2 {
+        waiting.push(TcpStream::connect(silent).await.expect("there is room"));
+    }
+    let addresses = [silent, server.address];
+    let resolver =
+        tower::service_fn(move |_| async move { Ok::<_, io::Error>(addresses.into_iter()) });
+    let timeout = Duration::from_secs(2);
+    let connector = connector::tcp(HttpConnector::new_with_resolver(resolver), timeout);
+    let url = format!("http://localhost:{}/", server.address.port());
+    let url = TargetUrl::parse(&url).expect("it is loopback");
+    let settings = HttpSettings { connect_timeout: timeout, ..HttpSettings::default() };
+    let target = HttpTarget::with_connector(url, settings, connector);
+    assert_eq!(target.deliver(message()).await, Ok(()));
 }
 
 #[tokio::test]
