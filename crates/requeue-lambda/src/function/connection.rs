@@ -1,5 +1,4 @@
-//! The HTTP client of the Invoke API. A response may take 15 minutes, so TCP keeps the connection
-//! alive: a NAT gateway drops one that is silent for 350 s. A response is read up to a limit.
+//! The HTTP client of the Invoke API. A response is read up to a limit.
 
 use std::io;
 use std::time::Duration;
@@ -28,10 +27,6 @@ use crate::http::{tcp, tls};
 pub(super) const MAX_ANSWER: usize = 6 * 1024 * 1024 + 64 * 1024;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(3_100);
-/// The first probe of a silent connection, the time between two, and the most without a response.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
-const PROBE_INTERVAL: Duration = Duration::from_secs(15);
-const PROBES: u32 = 4;
 
 /// Makes clients, each with connections of its own. Root certificates are loaded here.
 pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send + Sync> {
@@ -46,10 +41,7 @@ pub(super) fn http_clients() -> io::Result<impl Fn() -> SharedHttpClient + Send 
     };
     let tls = tls.with_no_client_auth();
     Ok(move || {
-        let mut tcp = tcp(HttpConnector::new(), CONNECT_TIMEOUT);
-        tcp.set_keepalive(Some(KEEP_ALIVE));
-        tcp.set_keepalive_interval(Some(PROBE_INTERVAL));
-        tcp.set_keepalive_retries(Some(PROBES));
+        let tcp = tcp(HttpConnector::new(), CONNECT_TIMEOUT);
         // HTTP/1.1 alone: one lost connection costs one response.
         let https = HttpsConnectorBuilder::new().with_tls_config(tls.clone());
         let https = https.https_or_http().enable_http1().wrap_connector(tcp);

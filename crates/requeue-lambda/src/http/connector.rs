@@ -24,6 +24,11 @@ use tower::Service;
 use super::rules::Guarded;
 use super::{HttpSettings, TargetUrl};
 
+/// The first probe of a silent connection, the time between two, and the most without a response.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const PROBE_INTERVAL: Duration = Duration::from_secs(15);
+const PROBES: u32 = 4;
+
 /// TCP, directly or through a proxy, with TLS for `https`. The library, and so the type of its
 /// streams, may change in any version.
 pub type TlsConnector = HttpsConnector<Route>;
@@ -145,10 +150,15 @@ pub(crate) fn tls() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
 }
 
 /// The addresses of a name share the timeout, so one that does not respond leaves time for the next.
+/// A response may take minutes, so TCP keeps the connection alive: a NAT gateway drops one that is
+/// silent for 350 s.
 pub(crate) fn tcp<R>(mut connector: HttpConnector<R>, timeout: Duration) -> HttpConnector<R> {
     connector.enforce_http(false);
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(timeout));
+    connector.set_keepalive(Some(KEEP_ALIVE));
+    connector.set_keepalive_interval(Some(PROBE_INTERVAL));
+    connector.set_keepalive_retries(Some(PROBES));
     connector
 }
 

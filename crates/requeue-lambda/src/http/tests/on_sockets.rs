@@ -461,6 +461,23 @@ async fn an_address_that_does_not_respond_leaves_time_for_the_next() {
     assert_eq!(target.deliver(message()).await, Ok(()));
 }
 
+/// A NAT gateway forgets a connection that is silent for 350 s.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn tcp_keeps_a_silent_connection_alive() {
+    let (server, _) = Server::answering(ok).await;
+    let target = server.target();
+    target.deliver(message()).await.expect("it is accepted");
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the system tells it");
+    let peer = format!("0100007F:{:04X}", server.address.port());
+    let of_target = |row: &&str| row.split_whitespace().nth(2) == Some(&peer);
+    let row = table.lines().find(of_target).expect("the connection is kept");
+    let timer = row.split_whitespace().nth(5).expect("a row has it");
+    let hundredths = timer.strip_prefix("02:").map(|rest| u32::from_str_radix(rest, 16));
+    let is_soon = hundredths.is_some_and(|rest| rest.is_ok_and(|rest| rest <= 60 * 100));
+    assert!(is_soon, "no timer for the first probe: {row}");
+}
+
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
     let secret = "whsec_s3crets3crets3crets3crets3crets3".parse().expect("it is one");
