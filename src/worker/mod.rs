@@ -209,9 +209,7 @@ where
                     if self.settings.until == Until::Empty && self.is_empty().await {
                         self.stop_starting(stop);
                     }
-                    if self.wait().is_zero() {
-                        self.pause(PAUSE, stop).await;
-                    }
+                    self.pause(PAUSE.saturating_sub(received.asked.elapsed()), stop).await;
                 }
                 Ok(received) => {
                     failures = Failures::default();

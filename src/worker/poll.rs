@@ -24,7 +24,7 @@ use crate::report::{Outcome, Report};
 const PART: u32 = 3;
 /// The longest receive of a queue that is being drained.
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
-/// The pause between two receives that do not wait and return no message.
+/// The least time between two receives that return no message. Some emulators of SQS do not wait.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval between two log lines about the messages of a queue that is being drained.

@@ -10,10 +10,13 @@ use std::time::Duration;
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::policy::{Backoff, Jitter};
-use requeue::queue::{CallErrorKind, Source, SqsQueue};
+use requeue::queue::{
+    CallError, CallErrorKind, Confirmation, Description, Outgoing, Queue, QueueArn, ReceiveRequest,
+    Source, SqsQueue,
+};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Sampler, Scope, Settings,
-    StartError, Strategy, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    Clock, DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Record, Sampler,
+    Scope, Settings, StartError, Strategy, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -439,6 +442,67 @@ async fn an_idle_worker_asks_three_times_within_a_visibility_timeout_and_once_a_
         worker.run(sleep(millis(59_500))).await;
         assert_eq!(world.sqs.call_count("ReceiveMessage") - before, receives, "{visibility} s");
     }
+}
+
+/// An emulator that responds at once although no message came.
+struct Hasty(SqsQueue);
+
+impl Queue for Hasty {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        self.0.send(queue, entries).await
+    }
+
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        self.0.delete(queue, receipt_handles).await
+    }
+
+    async fn change_visibility(
+        &self,
+        queue: &QueueArn,
+        entries: &[(&str, Duration)],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        self.0.change_visibility(queue, entries).await
+    }
+
+    fn clock(&self) -> Clock {
+        self.0.clock()
+    }
+}
+
+impl Source for Hasty {
+    async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
+        self.0.describe(queue).await
+    }
+
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
+        let ask = ReceiveRequest::new(ask.max, Duration::ZERO, ask.visibility);
+        sleep(millis(20)).await;
+        self.0.receive(queue, ask).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_does_not_wait_for_a_message_is_asked_once_a_second() {
+    let world = World::new();
+    let queue = Hasty(SqsQueue::new(&world.sqs.client()));
+    let (script, settings) = (Script::new(|_| Act::Done), WorkerSettings::default());
+    let worker = Worker::start(script, queue, &world.queue, world.settings.clone(), settings);
+    let worker = worker.await.unwrap();
+    let before = world.sqs.call_count("ReceiveMessage");
+    worker.run(sleep(millis(59_500))).await;
+    assert_eq!(world.sqs.call_count("ReceiveMessage") - before, 60);
 }
 
 #[tokio::test(start_paused = true)]
