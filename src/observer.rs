@@ -53,8 +53,8 @@ pub enum Event<'a> {
         is_enforced: bool,
         /// The text of the failure that opened it, as in `status 503`.
         cause: &'a str,
-        /// The time from which messages probe.
-        until: SystemTime,
+        /// The time of the first probe. If it fails, the circuit stays open.
+        first_probe: SystemTime,
     },
     /// A circuit closed, since a probe got a response.
     CircuitClosed {

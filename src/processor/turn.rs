@@ -171,7 +171,8 @@ impl Attempts {
         match change {
             None => {}
             Some(Change::Opened) => {
-                tell(Event::CircuitOpened { scope, is_shared, is_enforced, cause, until });
+                let first_probe = until;
+                tell(Event::CircuitOpened { scope, is_shared, is_enforced, cause, first_probe });
             }
             Some(Change::Closed) => tell(Event::CircuitClosed { scope, is_shared }),
             Some(Change::Paused { was_open }) => {

@@ -45,12 +45,12 @@ impl Observer for LogLines {
                 cause,
                 "circuit would open: REQUEUE_MODE is report, so every message is still handled"
             ),
-            Event::CircuitOpened { scope, is_shared, cause, until, .. } => warn!(
+            Event::CircuitOpened { scope, is_shared, cause, first_probe, .. } => warn!(
                 event = "circuit-opened",
                 %scope,
                 isShared = is_shared,
                 cause,
-                until = %rfc3339(until),
+                firstProbe = %rfc3339(first_probe),
                 "circuit opened: messages wait, and a few of them probe"
             ),
             Event::CircuitClosed { scope, is_shared } => {

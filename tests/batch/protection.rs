@@ -174,7 +174,7 @@ async fn a_callee_that_is_down_is_hardly_asked() {
         assert_eq!(log.text().matches(line).count(), 1, "{line}");
     }
     let opened = log.text().lines().find(|line| line.contains("circuit opened")).map(str::to_owned);
-    let fields = [r#"event="circuit-opened""#, "scope=-", "down", "until="];
+    let fields = [r#"event="circuit-opened""#, "scope=-", "down", "firstProbe="];
     let has_all = |line: &String| fields.iter().all(|field| line.contains(field));
     assert!(opened.as_ref().is_some_and(has_all), "{opened:?}");
     let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
