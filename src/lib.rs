@@ -194,7 +194,7 @@ pub use limit::{LimitStatus, PausedKey, TenantStatus};
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use observer::{Event, Observer, Observers};
 pub use pointer::{InvalidJsonPointer, JsonPointer};
-pub use processor::BatchProcessor;
+pub use processor::{BatchProcessor, ScopePause};
 #[doc(inline)]
 pub use queue::{InvalidPrincipal, Principal, Record};
 pub use report::{Outcome, Report, Settlement};
@@ -208,9 +208,7 @@ pub use settings::{
 pub use shared_table::LimitControl;
 pub use telemetry::LogLines;
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
-pub use worker::{
-    Progress, ScopePause, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
-};
+pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 
 // Users need the types of these crates. The re-exports have the version and the features that fit.
 #[doc(no_inline)]

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::inner::Inner;
 use super::turn::{Deadlines, Stop};
 use super::{BatchProcessor, groups};
 use crate::delivery::Delivery;
+use crate::disposition::Deferral;
 use crate::gate::{NotPermitted, Standstill};
 use crate::handler::Handler;
 use crate::message::Body;
@@ -26,6 +29,18 @@ pub(crate) struct Deletes {
     /// Messages that were settled on an earlier receive.
     pub(crate) known: usize,
     pub(crate) deleted: Deleted,
+}
+
+/// A pause or an open circuit, as [`BatchProcessor::pauses`] lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopePause {
+    /// The scope of the messages that wait.
+    pub scope: Scope,
+    /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
+    pub reason: Deferral,
+    /// The time until any message may probe; zero if messages probe, or if the next one will.
+    pub rest: Duration,
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
@@ -97,22 +112,28 @@ where
         }
     }
 
-    /// The pauses and open circuits of a queue: those of this processor, and those of all execution
-    /// environments as last seen. If a scope has both, the longer one.
-    pub(crate) fn pauses(&self, queue: &QueueArn) -> Vec<(Scope, NotPermitted)> {
-        if self.inner.mode == Mode::Report {
-            return Vec::new();
-        }
-        let policy = self.inner.policies.of(Some(queue));
-        let own = policy.protection.pauses(self.clock().now());
-        let shared = policy.pauses.iter().flat_map(|pauses| pauses.all());
-        let mut longest: HashMap<Scope, NotPermitted> = HashMap::new();
-        for (scope, paused) in own.into_iter().chain(shared) {
-            let known = longest.entry(scope).or_insert(paused);
-            if paused.rest > known.rest {
-                *known = paused;
-            }
-        }
-        longest.into_iter().collect()
+    /// The current pauses and open circuits of all queues, ordered by their end. With a table, they
+    /// include those of all execution environments, as last seen. If a scope has a pause and an open
+    /// circuit, the longer one.
+    pub fn pauses(&self) -> Vec<ScopePause> {
+        let Inner { mode, policies, .. } = &*self.inner;
+        let policies = policies.all().filter(|_| *mode == Mode::Requeue);
+        let mut pauses: Vec<ScopePause> = policies
+            .flat_map(|policy| {
+                let own = policy.protection.pauses(self.clock().now());
+                let shared = policy.pauses.iter().flat_map(|pauses| pauses.all());
+                let mut longest: HashMap<Scope, NotPermitted> = HashMap::new();
+                for (scope, paused) in own.into_iter().chain(shared) {
+                    let known = longest.entry(scope).or_insert(paused);
+                    if paused.rest > known.rest {
+                        *known = paused;
+                    }
+                }
+                longest
+            })
+            .map(|(scope, NotPermitted { why, rest })| ScopePause { scope, reason: why, rest })
+            .collect();
+        pauses.sort_by_key(|pause| (pause.rest, pause.scope.to_string()));
+        pauses
     }
 }

@@ -217,6 +217,10 @@ impl Policies {
         Self { own: own.collect(), default: QueuePolicy::new(settings.clone(), "", client) }
     }
 
+    pub(super) fn all(&self) -> impl Iterator<Item = &QueuePolicy> {
+        self.own.values().chain([&self.default])
+    }
+
     pub(super) fn of(&self, queue: Option<&QueueArn>) -> &QueuePolicy {
         if self.own.is_empty() {
             return &self.default;

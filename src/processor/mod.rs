@@ -69,6 +69,7 @@ mod memory;
 mod host;
 
 pub(crate) use host::Deletes;
+pub use host::ScopePause;
 pub(crate) use turn::Stop;
 
 enum Undone {

@@ -10,13 +10,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
 use crate::disposition::Strategy;
-use crate::gate::NotPermitted;
 use crate::handler::Handler;
 use crate::lock::lock;
 use crate::message::{Body, Raw};
 use crate::observer::Event;
 use crate::policy::CallPolicy;
-use crate::processor::{BatchProcessor, Deletes, Stop};
+use crate::processor::{BatchProcessor, Deletes, ScopePause, Stop};
 use crate::queue::{CallError, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
@@ -31,7 +30,7 @@ mod extension;
 pub use check::StartError;
 use extension::{Extended, InHand};
 use poll::{Asking, Failures, PAUSE, PROBING, Received, Standing, Trouble};
-pub use settings::{Progress, ScopePause, Until, WithoutDeadLetterQueue, WorkerSettings};
+pub use settings::{Progress, Until, WithoutDeadLetterQueue, WorkerSettings};
 
 /// A receive fails if its response is this late after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -187,15 +186,9 @@ where
         *lock(&self.progress)
     }
 
-    /// The current pauses and open circuits, ordered by their end. With a table, they include those
-    /// of all execution environments, as last seen.
+    /// The current pauses and open circuits, as [`BatchProcessor::pauses`] lists them.
     pub fn pauses(&self) -> Vec<ScopePause> {
-        let pauses = self.processor.pauses(&self.queue).into_iter();
-        let mut pauses: Vec<ScopePause> = pauses
-            .map(|(scope, NotPermitted { why, rest })| ScopePause { scope, reason: why, rest })
-            .collect();
-        pauses.sort_by_key(|pause| (pause.rest, pause.scope.to_string()));
-        pauses
+        self.processor.pauses()
     }
 
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::disposition::{Disposition, ReleaseReason};
 use crate::processor::Deletes;
 use crate::queue::MAX_BATCH_ENTRIES;
 use crate::report::{Outcome, Settlement};
-use crate::scope::Scope;
 use crate::settings::Mode;
 
 /// The settings of a worker besides the [`Settings`](crate::Settings) of its processor.
@@ -97,18 +96,6 @@ pub struct Progress {
     /// Messages that are done or copied, and that SQS has not confirmed as deleted. SQS delivers
     /// them again, or moves them to the dead-letter queue.
     pub not_deleted: u64,
-}
-
-/// A pause or an open circuit of a worker, as [`Worker::pauses`](crate::Worker::pauses) lists them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ScopePause {
-    /// The scope of the messages that wait.
-    pub scope: Scope,
-    /// [`Deferral::Paused`] or [`Deferral::CircuitOpen`].
-    pub reason: Deferral,
-    /// The time until any message may probe; zero if messages probe, or if the next one will.
-    pub rest: Duration,
 }
 
 impl Progress {

@@ -25,7 +25,7 @@ use crate::local_function::{
     local_target,
 };
 use crate::local_sqs::SQS_PORT;
-use crate::observe::{CircuitLines, short_id};
+use crate::observe::{CircuitLines, Observer, short_id};
 use crate::output::{self, LineOutput};
 use crate::places::{Embedded, Places};
 use crate::progress::{CommandProgress, NOTICEABLE};
@@ -365,7 +365,8 @@ async fn invoke_function(
     let (mut processes, function) =
         FunctionProcesses::new(program, groups.clone(), most, arguments.timeout, None);
     let mut starts = function.starts();
-    let target = local_target(function, arguments.timeout, most, &mut config);
+    let observer = Observer::new(None, false);
+    let target = local_target(function, arguments.timeout, most, &mut config, observer);
     let ended = tokio::select! {
         error = processes.run() => Err(error),
         ended = async {

@@ -14,6 +14,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
+use crate::observe::{Observed, Observer};
 use crate::output::LineOutput;
 use crate::table::counted;
 
@@ -94,7 +95,7 @@ pub(crate) fn trace() -> String {
     format!("Root=1-{:08x}-{};Parent={parent:016x};Sampled=0", now.as_secs(), &root[..24])
 }
 
-pub(crate) type LocalTarget = InBulk<FunctionTarget<LocalFunction>>;
+pub(crate) type LocalTarget = InBulk<Observed<FunctionTarget<LocalFunction>>>;
 
 /// The time of Requeue in addition to that of the function, to start a process and to settle.
 pub(crate) const BEYOND_TARGET: Duration = Duration::from_secs(20);
@@ -105,6 +106,7 @@ pub(crate) fn local_target(
     timeout: Duration,
     most: u16,
     config: &mut Config,
+    observer: Observer,
 ) -> LocalTarget {
     let Settings { limits, queues, .. } = &mut config.settings;
     // As long as the function may run, so that no response is lost.
@@ -114,5 +116,6 @@ pub(crate) fn local_target(
         queue.timeout = None;
         queue.concurrency = queue.concurrency.map(|count| count.min(most.into()));
     }
-    bulk(FunctionTarget::new(function, config.function_settings.clone()))
+    let target = FunctionTarget::new(function, config.function_settings.clone());
+    bulk(Observed::new(target, observer))
 }

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
-use requeue::{Bulk, BulkHandler, Deferral, Failure, FailureClass, Handler, Message, Scope};
+use requeue::{
+    Bulk, BulkHandler, Deferral, Failure, FailureClass, Handler, Message, Scope, ScopePause,
+};
 use tokio::time::Instant;
 
 use super::Observer;
 use super::event::{Event, Ids, Kind, millis};
+use super::sqs::{RareLines, TROUBLE_LINES};
 
 /// The library's words for a call whose time was over.
 const NO_RESPONSE: &str = "no response in time";
@@ -254,12 +257,42 @@ impl Downstream {
         }
     }
 
+    /// Notes whether a circuit is open. At the end of the last one, the time since the first opened.
+    pub(crate) fn look(&mut self, pauses: &[ScopePause]) -> Option<Duration> {
+        if pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen) {
+            // Another execution environment may have opened it.
+            self.open.get_or_insert_with(Instant::now);
+            return None;
+        }
+        self.open.take().map(|since| since.elapsed())
+    }
+
     pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
         self.causes.get(&(scope, why.as_str())).map(|cause| cause.text.as_str())
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
         self.trouble.clone().filter(|trouble| trouble.calls >= TROUBLE)
+    }
+}
+
+/// Reports every 30 s that a circuit is still open. The library writes its first line.
+#[derive(Default)]
+pub(crate) struct CircuitLog(RareLines);
+
+impl CircuitLog {
+    pub(crate) fn note(&mut self, open: Option<Instant>, next_try: Option<Duration>) {
+        let Some(since) = open else {
+            self.0.end();
+            return;
+        };
+        if since.elapsed() >= TROUBLE_LINES && self.0.is_due() {
+            tracing::warn!(
+                troubleSeconds = since.elapsed().as_secs(),
+                nextTrySeconds = next_try.map(|time| time.as_secs()),
+                "a circuit is still open"
+            );
+        }
     }
 }
 

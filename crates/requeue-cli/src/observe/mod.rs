@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::{Clock, DeadLetter, LogLines, Outcome};
+use requeue::{Clock, DeadLetter, LogLines, Outcome, ScopePause};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -20,10 +20,10 @@ mod queue;
 mod sqs;
 
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
-pub(crate) use handler::{Downstream, DownstreamTrouble, Observed};
+pub(crate) use handler::{CircuitLog, Downstream, DownstreamTrouble, Observed};
 pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
 pub(crate) use queue::ObservedQueue;
-pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, TROUBLE_LINES, Unsettled};
+pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, Unsettled};
 
 /// Reports on the standard error that a circuit opens or closes, for a command without a log.
 pub(crate) struct CircuitLines;
@@ -123,6 +123,16 @@ impl Observer {
         Some(Duration::from_secs(first.saturating_sub(now)))
     }
 
+    /// The time until a message calls the target again: the end of the first pause, and if that is
+    /// over, the next retry. Zero while messages call.
+    pub(crate) fn next_try(&self, pauses: &[ScopePause]) -> Option<Duration> {
+        if self.calls().running > 0 {
+            return Some(Duration::ZERO);
+        }
+        let rest = pauses.first().map(|pause| pause.rest);
+        rest.filter(|rest| !rest.is_zero()).or_else(|| self.next_due()).or(rest)
+    }
+
     /// Drops the seconds that are over, so that their number is bounded. Returns the time too.
     fn due_from_now(&self) -> (MutexGuard<'_, BTreeSet<u64>>, u64) {
         let mut due = self.0.due.lock();
@@ -136,7 +146,7 @@ impl Observer {
 
 impl Observer {
     /// Notes an outcome. The terminal has one line for all messages that were not settled.
-    fn settled(&self, outcome: &Outcome) -> bool {
+    pub(crate) fn settled(&self, outcome: &Outcome) -> bool {
         if outcome.simply_completed() {
             return false;
         }

@@ -12,7 +12,7 @@ use super::event::short_id;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::silence::Requests;
 
-pub(crate) const TROUBLE_LINES: Duration = Duration::from_secs(30);
+pub(super) const TROUBLE_LINES: Duration = Duration::from_secs(30);
 
 /// Lines about one failure: the first at once, and then one in 30 s.
 #[derive(Default)]

@@ -153,7 +153,9 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
             sqs.follow_arrivals(Some(watched.events.clone()), |_, _, _| {});
         }
         let source = if has_function { "function" } else { "queue" };
-        tokio::spawn(watched.keep_counting(source, &sqs));
+        let target = function.as_ref().and_then(|(_, poller)| poller.target());
+        let pauses = move || target.as_ref().map(TargetProcessor::pauses);
+        tokio::spawn(watched.keep_counting(source, &sqs, pauses));
     }
     sqs.show(endpoint.as_ref())?;
     if has_function {
@@ -226,7 +228,9 @@ impl Arguments {
         let starts = function.starts();
         let function = if self.target {
             let of_page = events.clone();
-            MappedFunction::Target(TargetProcessor::new(function, sqs, self, of_page).await?)
+            let target = TargetProcessor::new(function, sqs, self, of_page).await?;
+            tokio::spawn(target.clone().keep_telling());
+            MappedFunction::Target(target)
         } else {
             MappedFunction::Handler(function)
         };

@@ -122,6 +122,13 @@ impl Poller {
         }
     }
 
+    pub(super) fn target(&self) -> Option<TargetProcessor> {
+        match &self.function {
+            MappedFunction::Handler(_) => None,
+            MappedFunction::Target(target) => Some(target.clone()),
+        }
+    }
+
     pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), Error> {
         loop {
             let most = self.maximum_concurrency;

@@ -17,7 +17,7 @@ use crate::dlq::sqs::Sqs;
 use crate::local_sqs::{ServedQueue, dead_letters_of, taken, variables};
 use crate::observe::{Event, Events, Ids, Kind, of_body};
 use crate::output::outln;
-use crate::ui::{DeadLetterScreen, LiveState, Site, live_routes};
+use crate::ui::{DeadLetterScreen, LivePause, LiveState, Site, live_routes};
 use crate::{Error, bail};
 
 pub(super) struct ServedSqs {
@@ -103,7 +103,7 @@ impl ServedSqs {
 }
 
 const WAITING: &str = "ApproximateNumberOfMessages";
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Watched {
@@ -116,12 +116,14 @@ impl Watched {
         live_routes(self.events.clone(), self.state.subscribe())
     }
 
-    /// Reports the counts of the queues again and again. `source` names the events' source.
-    pub(super) fn keep_counting(
+    /// Reports the counts of the queues again and again, and the pauses of a target. `source` names the
+    /// events' source.
+    pub(super) fn keep_counting<P: Fn() -> Option<Vec<LivePause>>>(
         self,
         source: &'static str,
         ServedSqs { embedded, queues, .. }: &ServedSqs,
-    ) -> impl Future<Output = ()> + use<> {
+        pauses: P,
+    ) -> impl Future<Output = ()> + use<P> {
         let (sqs, queues) = (embedded.clone(), queues.clone());
         async move {
             let number = |queue: &QueueArn, name: &str| -> Option<u64> {
@@ -140,6 +142,7 @@ impl Watched {
                     in_flight: count("ApproximateNumberOfMessagesNotVisible"),
                     delayed: count("ApproximateNumberOfMessagesDelayed"),
                     dead: queues.iter().map(|served| number(&served.dead_letters, WAITING)).sum(),
+                    pauses: pauses(),
                     ..LiveState::default()
                 });
             }

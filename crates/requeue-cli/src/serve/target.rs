@@ -5,20 +5,22 @@ use std::time::Duration;
 use requeue::embedded::InvocationResult;
 use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, DeadLetterMode, DynBulk, Event as Heard, Handler, LogLines, Mode, Observer,
-    Observers, RecursiveLoop, Settings, SqsEvent, respond,
+    BatchProcessor, DeadLetterMode, DynBulk, Event as Heard, Handler, Mode, Observer, Observers,
+    RecursiveLoop, Settings, SqsEvent, respond,
 };
 use requeue_lambda::Config;
-use tokio::time::Instant;
+use tokio::time::{Instant, interval};
 
 use super::Arguments;
-use super::served::ServedSqs;
+use super::served::{LOOK, ServedSqs};
 use crate::Error;
 use crate::doctor::RECEIVES_OF_A_TARGET;
 use crate::local_function::{LocalFunction, LocalTarget, local_target};
 use crate::local_sqs::ServedQueue;
-use crate::observe::{Event, Events, Ids, Kind, LogLine, message_line};
+use crate::observe::{self, CircuitLog, Events, LogLine, brief, message_line};
 use crate::output::{self, LineOutput};
+use crate::table::clock_time;
+use crate::ui::{LivePause, MAX_PAUSES};
 
 #[derive(Clone)]
 pub(super) struct TargetProcessor {
@@ -41,12 +43,15 @@ impl TargetProcessor {
         settings.dead_letter.get_or_insert(DeadLetterMode::Annotate);
         // The embedded SQS has no loop detection.
         settings.recursive_loop = RecursiveLoop::Allow;
-        let (mode, max_receives) = (settings.mode, arguments.max_receive_count.into());
-        let shown = Shown { events, mode, max_receives };
+        let mode = settings.mode;
+        let observer = observe::Observer::new(events, false);
+        observer.sqs().state().max_receives = Some(arguments.max_receive_count.into());
+        observer.downstream().max_pause = settings.policy.max_pause.unwrap_or_default();
+        let shown = Shown { observer: observer.clone(), mode };
         settings.observers = Observers::only(shown.clone());
         warn_of_missing_queues(&config.settings, sqs);
         let most = arguments.environments();
-        let target = local_target(function, arguments.timeout, most, &mut config);
+        let target = local_target(function, arguments.timeout, most, &mut config, observer);
         if mode == Mode::Requeue {
             warn_of_missing_reasons(&config.settings, sqs);
         }
@@ -57,6 +62,26 @@ impl TargetProcessor {
         let queue = SqsQueue::new(&sqs.embedded.client());
         let processor = BatchProcessor::new(target, queue, config.settings);
         Ok(Self { processor, limit: arguments.invocation_timeout(), shown })
+    }
+
+    /// The pauses and open circuits now, for the page.
+    pub(super) fn pauses(&self) -> Vec<LivePause> {
+        let mut pauses = self.processor.pauses();
+        pauses.truncate(MAX_PAUSES);
+        LivePause::all(&pauses, &self.shown.observer.downstream())
+    }
+
+    /// Reports again and again that a circuit is still open.
+    pub(super) async fn keep_telling(self) {
+        let observer = &self.shown.observer;
+        let (mut log, mut ticks) = (CircuitLog::default(), interval(LOOK));
+        loop {
+            ticks.tick().await;
+            let pauses = self.processor.pauses();
+            observer.downstream().look(&pauses);
+            let open = observer.downstream().open;
+            log.note(open, observer.next_try(&pauses));
+        }
     }
 
     /// One invocation. With the reason if it failed.
@@ -112,44 +137,34 @@ fn warn_of_few_receives(receives: u32) {
     }
 }
 
-/// A line for each message, and events for the page.
+/// Reports everything to the observer, and writes a line for each message.
 #[derive(Clone)]
 struct Shown {
-    events: Option<Events>,
+    observer: observe::Observer,
     mode: Mode,
-    max_receives: u32,
 }
 
 impl Observer for Shown {
     fn observe(&self, heard: &Heard<'_>) {
-        if !matches!(heard, Heard::Settled(_)) {
-            LogLines.observe(heard);
-        }
-        let event = match *heard {
-            Heard::Called { message_id, original_message_id, attempt, .. } => {
-                let id = message_id.unwrap_or_default();
-                let ids = Ids::new(id, original_message_id.unwrap_or(id));
-                Event { attempt: Some(attempt), ..Event::now(Kind::Called, ids) }
-            }
-            Heard::Settled(outcome) => {
-                let event = LogLine::of(outcome).event(Some(self.max_receives));
-                let Some(event) = event else { return };
-                if let Some(line) = message_line(&event, self.mode) {
-                    // A closed standard output does not stop Requeue.
-                    let _ = output::words(&line);
-                }
-                event
-            }
-            Heard::CircuitOpened { .. } => Event::now(Kind::CircuitOpened, Ids::default()),
+        let outcome = match *heard {
+            Heard::Settled(outcome) => outcome,
+            // The log has lines from WARN on.
             Heard::CircuitClosed { .. } => {
-                // The log has lines from WARN on.
                 LineOutput::Stdout.line("circuit closed");
-                Event::now(Kind::CircuitClosed, Ids::default())
+                return self.observer.observe(heard);
             }
-            _ => return,
+            Heard::Paused { cause, until, .. } => {
+                let (until, cause) = (clock_time(until), brief(cause));
+                return LineOutput::Stdout.line(format_args!("paused until {until}Z: {cause}"));
+            }
+            _ => return self.observer.observe(heard),
         };
-        if let Some(events) = &self.events {
-            events.publish(event);
+        let max_receives = self.observer.sqs().state().max_receives;
+        let event = LogLine::of(outcome).event(max_receives);
+        if let Some(line) = event.and_then(|event| message_line(&event, self.mode)) {
+            // A closed standard output does not stop Requeue.
+            let _ = output::words(&line);
         }
+        self.observer.settled(outcome);
     }
 }

@@ -57,7 +57,7 @@ impl Reader {
         let Some(clients) = &self.clients else {
             self.tell(
                 "oldest message, circuit and failures: this endpoint is an SQS alone; `requeue serve` and \
-                 `requeue work` tell of them in their output, and on their page with --ui"
+                 `requeue work` show circuit and failures in their output, and on their page with --ui"
                     .to_owned(),
             );
             return Ok(self.status);

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::{Stream, stream};
 use http::Uri;
-use requeue::{Clock, Deferral, Mode, Progress, Scope};
+use requeue::{Clock, Deferral, Mode, Progress, Scope, ScopePause};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use crate::Error;
 use crate::endpoints::shown_endpoint;
 use crate::failed_call::{FailedCall, call_error};
 use crate::function::{DeployedFunction, LogEvent, log_events};
-use crate::observe::{Event, Events, Kind, LogLine, Reader, epoch_millis, millis};
+use crate::observe::{Downstream, Event, Events, Kind, LogLine, Reader, epoch_millis, millis};
 use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
 
@@ -80,6 +80,9 @@ impl LiveCounts {
     }
 }
 
+/// Most pauses of a state.
+pub(crate) const MAX_PAUSES: usize = 50;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LivePause {
     pub(crate) scope: Scope,
@@ -87,6 +90,18 @@ pub(crate) struct LivePause {
     /// The time until messages probe.
     pub(crate) rest: Duration,
     pub(crate) reason: Option<String>,
+}
+
+impl LivePause {
+    pub(crate) fn all(pauses: &[ScopePause], downstream: &Downstream) -> Vec<Self> {
+        let shown = |pause: &ScopePause| Self {
+            scope: pause.scope,
+            why: pause.reason,
+            rest: pause.rest,
+            reason: downstream.cause(pause.scope, pause.reason).map(str::to_owned),
+        };
+        pauses.iter().map(shown).collect()
+    }
 }
 
 impl Serialize for LivePause {

@@ -20,7 +20,7 @@ mod snapshot;
 pub(crate) use dead_letters::DeadLetterScreen;
 use job::JobPlace;
 use live::FunctionLog;
-pub(crate) use live::{LiveCounts, LivePause, LiveState, live_routes};
+pub(crate) use live::{LiveCounts, LivePause, LiveState, MAX_PAUSES, live_routes};
 use server::Server;
 
 use crate::dlq::redrive::COPIES_IN_HAND;

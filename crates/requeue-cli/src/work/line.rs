@@ -13,7 +13,7 @@ use crate::observe::{SqsState, brief, millis};
 use crate::progress::Growth;
 use crate::stop::Stop;
 use crate::table::{counted, duration, messages, thousands};
-use crate::ui::{LiveCounts, LivePause, LiveState};
+use crate::ui::{LiveCounts, LivePause, LiveState, MAX_PAUSES};
 
 /// The rate is that of the last seconds.
 pub(super) const WINDOW: Duration = Duration::from_secs(5);
@@ -168,8 +168,6 @@ pub(super) fn rate(growth: &mut Growth, ended: u64) -> Option<u64> {
 pub(super) fn seconds(time: Duration) -> String {
     duration(Duration::from_secs(millis(time).div_ceil(1_000).max(1)))
 }
-
-const MAX_PAUSES: usize = 50;
 
 /// The next step for dead-lettered messages, if SQS has to move them.
 fn dead_lettered(mode: &DeadLetterMode, figures: &Figures) -> Option<&'static str> {

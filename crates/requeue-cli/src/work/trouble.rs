@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::line::seconds;
 use crate::failed_call::{is_denied, is_of_credentials};
 use crate::observe::{
-    DownstreamTrouble, MAY_EXIST, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG,
-    TROUBLE_LINES, Unsettled, brief,
+    CircuitLog, DownstreamTrouble, MAY_EXIST, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG,
+    Unsettled, brief,
 };
 use crate::sdk;
 use crate::silence::Silence;
@@ -137,7 +137,7 @@ pub(super) struct TroubleLog {
     credentials: RareLines,
     silence: RareLines,
     silent: Option<Instant>,
-    circuit: RareLines,
+    pub(super) circuit: CircuitLog,
 }
 
 impl TroubleLog {
@@ -161,21 +161,6 @@ impl TroubleLog {
                 troubleSeconds = since.elapsed().as_secs(),
                 nextTrySeconds = next_try.map(|time| time.as_secs()),
                 "the target does not respond"
-            );
-        }
-    }
-
-    /// Reports every 30 s that a circuit is still open. The library writes its first line.
-    pub(super) fn note_circuit(&mut self, open: Option<Instant>, next_try: Option<Duration>) {
-        let Some(since) = open else {
-            self.circuit.end();
-            return;
-        };
-        if since.elapsed() >= TROUBLE_LINES && self.circuit.is_due() {
-            tracing::warn!(
-                troubleSeconds = since.elapsed().as_secs(),
-                nextTrySeconds = next_try.map(|time| time.as_secs()),
-                "a circuit is still open"
             );
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt as _;
-use requeue::{Deferral, Mode, Progress, ScopePause, init_logging_to, printable};
+use requeue::{Mode, Progress, ScopePause, init_logging_to, printable};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, interval, timeout};
 
@@ -181,7 +181,7 @@ impl View {
             let rate = rate(&mut growth, self.observer.calls().ended);
             let pauses = started.worker.pauses();
             let figures = self.figures(started, rate, &pauses);
-            let closed = self.closed(&pauses);
+            let closed = self.observer.downstream().look(&pauses);
             if is_drawn {
                 if let Some(time) = closed {
                     output::timed(&format!("circuit closed after {}", seconds(time)));
@@ -190,8 +190,9 @@ impl View {
             } else {
                 ending.log(self.in_hand(started));
                 let trouble = self.observer.downstream().trouble();
-                log.note_target(&started.target, trouble.as_ref(), self.next_try(&pauses));
-                log.note_circuit(self.observer.downstream().open, self.next_try(&pauses));
+                log.note_target(&started.target, trouble.as_ref(), self.observer.next_try(&pauses));
+                let open = self.observer.downstream().open;
+                log.circuit.note(open, self.observer.next_try(&pauses));
                 log.note_sqs(self.observer.sqs());
             }
             if let Some(page) = &self.page {
@@ -201,18 +202,6 @@ impl View {
                 page.send_replace(on_page(started, figures, troubles, stop));
             }
         }
-    }
-
-    /// The end of the last open circuit, with the time since the first one opened.
-    fn closed(&self, pauses: &[ScopePause]) -> Option<Duration> {
-        let is_open = pauses.iter().any(|pause| pause.reason == Deferral::CircuitOpen);
-        let open = &mut self.observer.downstream().open;
-        if is_open {
-            // Another execution environment may have opened it.
-            open.get_or_insert_with(Instant::now);
-            return None;
-        }
-        open.take().map(|since| since.elapsed())
     }
 
     fn draw(&self, started: &Started, ending: &Ending, figures: &Figures, pauses: &[ScopePause]) {
@@ -244,12 +233,6 @@ impl View {
         progress.completed = progress.completed.max(self.observer.calls().succeeded);
         let in_hand = progress.not_settled();
         let (downstream, sqs) = (self.observer.downstream(), self.observer.sqs().state());
-        let figure = |pause: &ScopePause| LivePause {
-            scope: pause.scope,
-            why: pause.reason,
-            rest: pause.rest,
-            reason: downstream.cause(pause.scope, pause.reason).map(str::to_owned),
-        };
         Figures {
             queue: started.queue.name().to_owned(),
             waiting: self.depth.waiting(in_hand, self.observer.calls().succeeded),
@@ -263,12 +246,12 @@ impl View {
             are_suspects: self.observer.calls().suspects > 0,
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
-            pauses: pauses.iter().map(figure).collect(),
+            pauses: LivePause::all(pauses, &downstream),
         }
     }
 
     fn troubles(&self, started: &Started, pauses: &[ScopePause]) -> Vec<String> {
-        let next_try = self.next_try(pauses);
+        let next_try = self.observer.next_try(pauses);
         let is_trying = self.observer.calls().running > 0;
         let target = self.observer.downstream().trouble();
         let target =
@@ -306,16 +289,6 @@ impl View {
         });
         let unsettled = sqs.unsettled();
         receiving.into_iter().chain(unsettled.iter().map(trouble::of_unsettled)).collect()
-    }
-
-    /// The time until a message calls the target again: the end of the first pause, and if that is
-    /// over, the next retry. Zero while messages call.
-    fn next_try(&self, pauses: &[ScopePause]) -> Option<Duration> {
-        if self.observer.calls().running > 0 {
-            return Some(Duration::ZERO);
-        }
-        let rest = pauses.first().map(|pause| pause.rest);
-        rest.filter(|rest| !rest.is_zero()).or_else(|| self.observer.next_due()).or(rest)
     }
 }
 

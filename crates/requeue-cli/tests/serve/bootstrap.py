@@ -11,7 +11,7 @@ API = f"http://{os.environ['AWS_LAMBDA_RUNTIME_API']}/2018-06-01/runtime"
 
 
 def handle(body):
-    """Whether the message stays in the queue."""
+    """Whether the message stays in the queue. JSON after `fail ` joins its item of the response."""
     if body == "exit":
         sys.exit(3)
     if body == "hang":
@@ -53,5 +53,9 @@ while True:
         continue
     if "respond and exit" in bodies:
         respond_and_exit(request_id)
-    kept = [{"itemIdentifier": r["messageId"]} for r in records if handle(r["body"])]
+    kept = [
+        {"itemIdentifier": r["messageId"], **json.loads(r["body"].partition(" ")[2] or "{}")}
+        for r in records
+        if handle(r["body"])
+    ]
     post(f"invocation/{request_id}/response", {"batchItemFailures": kept})

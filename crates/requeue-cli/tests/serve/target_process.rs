@@ -1,5 +1,7 @@
 //! `--target`: the processes of the function, its output, and the errors of its start.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -81,6 +83,52 @@ fn a_queue_that_loses_reasons_or_messages_behind_a_target_is_told_so() {
         };
         assert!(is_right, "{options:?} {variable:?}: {:#?}", served.seen);
     }
+}
+
+/// The pauses of the page's first state that has some.
+fn pauses_of_page(served: &mut Served) -> String {
+    let line = served.line("page  ");
+    let (_, url) = line.split_once("http://127.0.0.1:").unwrap();
+    let (port, token) = url.split_once("/?token=").unwrap();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let cookie = format!("requeue-ui-{port}={token}");
+    let host = format!("127.0.0.1:{port}");
+    write!(stream, "GET /api/live/events HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n")
+        .unwrap();
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let state = |line: String| Some(line.split_once(r#""pauses":[{"#)?.1.to_owned());
+    lines.find_map(state).expect("a state with pauses")
+}
+
+#[test]
+fn a_pause_of_a_target_has_a_line_and_is_on_the_page() {
+    let path = bootstrap("target-paused", "");
+    let mut served = Served::start(&["--ui=0", "--target", "--", &path], &[]);
+    served.send(&[r#"fail {"class": "rate-limit", "reason": "busy", "delaySeconds": 20}"#]);
+    let pauses = pauses_of_page(&mut served);
+    for part in [r#""reason":"busy""#, r#""restMs":1"#, r#""why":"paused""#] {
+        assert!(pauses.contains(part), "{part}: {pauses}");
+    }
+    let is_told = |line: &String| line.contains(" paused until ") && line.ends_with("Z: busy");
+    assert!(served.seen.iter().any(is_told) || is_told(&served.line(" paused until ")));
+}
+
+#[test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+fn a_circuit_of_a_target_is_told_as_long_as_it_is_open() {
+    let path = bootstrap("target-down", "");
+    let mut served = Served::start(&["--ui=0", "--target", "--", &path], &[]);
+    let down = r#"fail {"errorType": "BankUnavailable", "errorMessage": "status code 503"}"#;
+    served.send(&[down; 10]);
+    let pauses = pauses_of_page(&mut served);
+    for part in [r#""reason":"service down: BankUnavailable""#, r#""why":"circuit-open""#] {
+        assert!(pauses.contains(part), "{part}: {pauses}");
+    }
+    let line = served.line("a circuit is still open");
+    let seconds = |name| line.split_once(name)?.1.split(' ').next()?.parse::<u64>().ok();
+    assert!(seconds("troubleSeconds=").is_some_and(|time| (30..60).contains(&time)), "{line}");
+    assert!(seconds("nextTrySeconds=").is_some_and(|time| time < 60), "{line}");
 }
 
 #[test]

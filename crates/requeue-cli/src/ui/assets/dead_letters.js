@@ -214,7 +214,7 @@ class Screen {
       this.summary,
       h("div", { class: "scroll groups" }, h("table", { tabindex: "-1", "aria-label": "Groups of messages" }, this.head(), this.body)),
       this.more,
-      this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled. Nor has a message one that another program sent here, or that is done and could not be deleted; a redrive does such a message again.") : null,
+      this.groups.some((group) => group.reason === "unknown") ? h("p", { class: "muted" }, "The reason is unknown if REQUEUE_DEAD_LETTER was redrive, or if SQS moved the message before Requeue could note one: the function crashed, ran out of time or was throttled, or another consumer received it. Nor has a message one that another program sent here, or that is done and could not be deleted; a redrive does such a message again.") : null,
     ));
     this.selection = selectionBar(this.bar, this.path, this.queue, (action, selection) => this.start(`selections/${selection}/${action}`));
     this.fill();
