@@ -34,6 +34,8 @@ const MAX_KINDS: usize = 50;
 #[derive(Default)]
 pub(crate) struct DeadLetterGroups {
     pub(crate) by_key: BTreeMap<GroupKey, DeadLetterGroup>,
+    /// Those that SQS moved, by the names of their source queues.
+    sources: BTreeMap<String, u64>,
     sent_here: u64,
     /// Those of them without a reason.
     silent_sent_here: u64,
@@ -124,6 +126,9 @@ impl DeadLetterGroups {
             let (first, last) = group.dead_lettered.unwrap_or((at, at));
             group.dead_lettered = Some((first.min(at), last.max(at)));
         }
+        if let Some(source) = &letter.record.dead_letter_source {
+            *self.sources.entry(source.name().to_owned()).or_default() += 1;
+        }
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
             let is_silent = reason(dead) == UNKNOWN && !dead.is_of_later_version();
@@ -213,11 +218,19 @@ impl DeadLetterGroups {
                 "{sent} without a reason: sent to this queue, not moved by SQS"
             ));
         }
+        if self.sources.len() > 1 {
+            let counted =
+                |(name, count): (&String, &u64)| format!("{name} ({})", thousands(*count));
+            let counts: Vec<String> = self.sources.iter().map(counted).collect();
+            let counts = counts.join(", ");
+            output::remark(&format!("moved by SQS from {counts}; choose with --source"));
+        }
         if moved > 0 {
             // On a FIFO queue Requeue sends no annotated copies: they would lose their order.
-            let mode = if queue.is_fifo() { "direct" } else { "annotate" };
+            let mode = if queue.is_fifo() { "redrive or annotate" } else { "redrive" };
             output::remark(&format!(
-                "{} without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}",
+                "{} without a reason: SQS moved them before Requeue wrote one (mode {mode}; crash, \
+                 kill, timeout or throttle; another consumer): see docs/concepts/dead-letters.md",
                 messages(moved)
             ));
         }

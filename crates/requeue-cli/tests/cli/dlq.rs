@@ -70,7 +70,7 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
             );
         }
         assert_eq!(
-            run.stderr.contains("unless REQUEUE_DEAD_LETTER is annotate"),
+            run.stderr.contains("SQS moved them before Requeue wrote one"),
             mode == "redrive",
             "{run:?}"
         );

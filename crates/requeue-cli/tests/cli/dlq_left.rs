@@ -385,7 +385,7 @@ async fn messages_that_are_named_or_counted_need_no_others() {
 
 #[tokio::test]
 async fn a_missing_reason_has_a_cause_that_fits_the_queue() {
-    for (suffix, mode) in [("", "annotate"), (".fifo", "direct")] {
+    for (suffix, mode) in [("", "redrive"), (".fifo", "redrive or annotate")] {
         let world = world(suffix, []).await;
         let client = world.sqs.client();
         for (number, queue) in [&world.dead_letters, &world.queue].into_iter().enumerate() {
@@ -402,7 +402,8 @@ async fn a_missing_reason_has_a_cause_that_fits_the_queue() {
         let run = world.dlq(&["list"]).await;
         let note = format!(
             "note: 1 message without a reason: sent to this queue, not moved by SQS\n\
-             note: 1 message without a reason: SQS itself moves them, unless REQUEUE_DEAD_LETTER is {mode}\n"
+             note: 1 message without a reason: SQS moved them before Requeue wrote one (mode {mode}; \
+             crash, kill, timeout or throttle; another consumer): see docs/concepts/dead-letters.md\n"
         );
         assert!(run.status == 0 && run.stderr.contains(&note), "{run:?}");
     }
