@@ -18,6 +18,9 @@ use crate::state::REDRIVE_TOLERANCE;
 /// that distinguishes a redriven message from a copy.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
+/// The third receive of a message isolates it from others, and one more must be left then.
+const LEAST_RECEIVES: u32 = 4;
+
 /// Why a worker does not start.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -130,6 +133,13 @@ pub(super) async fn check(
             timeoutSeconds = settings.limits.timeout.as_secs(),
             "the queue's visibility timeout is shorter than the handler's timeout: the worker extends it, but if an extension \
              fails, SQS delivers the message twice"
+        );
+    }
+    if let Some(receives) = description.max_receive_count.filter(|count| *count < LEAST_RECEIVES) {
+        tracing::warn!(
+            maxReceiveCount = receives,
+            "the queue's maxReceiveCount is low: each shutdown, crash or kill of a worker uses up a receive of the messages in hand, and \
+             after the last one SQS dead-letters them without a reason: set it to 5 or more"
         );
     }
     if let Some(receives) = description.max_receive_count

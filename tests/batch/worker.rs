@@ -162,6 +162,20 @@ async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn too_few_receives_for_a_killed_worker_are_told_at_its_start() {
+    for (count, is_told) in [(1, true), (3, true), (4, false)] {
+        let world = World::new();
+        world.set_max_receive_count(count).await;
+        let log = Log::default();
+        let listening = log.listen();
+        drain(&world, &Script::new(|_| Act::Done)).await;
+        drop(listening);
+        let text = format!("maxReceiveCount={count}");
+        assert_eq!(log.text().contains(&text), is_told, "{}", log.text());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_done_is_deleted_though_a_neighbour_takes_long() {
     for name in ["orders", "orders.fifo"] {
         let mut world = World::with_queue(name, &[]);

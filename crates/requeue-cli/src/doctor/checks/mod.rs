@@ -191,10 +191,10 @@ checks! {
         message silently, and does not move it to the dead-letter queue.";
     "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \
         limit.";
-    "max-receive-count", queue::max_receive_count, "Each invocation that is throttled, crashes \
-        or runs out of time costs every message of its batch a receive, and with visibility each \
-        retry does. An annotated copy uses up the rest of them, after the first 10 with a \
-        visibility timeout for each.";
+    "max-receive-count", queue::max_receive_count, "Each crash, timeout, kill or throttle \
+        costs every message of its batch a receive, and with visibility each retry does. An \
+        annotated copy uses up the rest of them, after the first 10 with a visibility timeout \
+        for each.";
     "redrive-policy", dead_letters::redrive_policy, "Without a dead-letter queue, SQS redelivers \
         a message that is dead-lettered, or that crashes the function, until its retention ends, \
         and then deletes it.";

@@ -137,10 +137,9 @@ pub(crate) const RECEIVES_OF_A_TARGET: u32 = 4;
 fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let count = redrive.max_receive_count;
     let (level, reason) = match count {
-        0..2 => (
-            Level::Danger,
-            ", so one throttled invocation, crash or timeout dead-letters the message",
-        ),
+        0..2 => {
+            (Level::Danger, ", so one crash, timeout, kill or throttle dead-letters the message")
+        }
         2..RECEIVES_OF_A_TARGET if context.deployment.target.is_some() => (
             Level::Danger,
             ", and a message that makes its target throw is alone in a call from its third receive \
