@@ -30,7 +30,6 @@ impl Failure {
     ///
     /// The reason has the last part of the type if it looks like a name, and never the message.
     pub fn from_exception(exception: &Exception) -> Self {
-        let text = rules::keep_text().then(|| exception.message());
         let failure = Self::classified(exception);
         let failure = match code::presentable(exception.name()) {
             Some(name) if failure.evidence() == Evidence::Unrecognised => {
@@ -39,7 +38,12 @@ impl Failure {
             }
             Some(_) | None => failure,
         };
-        failure.saying(text)
+        failure.with_text_of(exception)
+    }
+
+    /// With the exception's message as the service's own text, if the settings keep such texts.
+    pub fn with_text_of(self, exception: &Exception) -> Self {
+        self.saying(rules::keep_text().then(|| exception.message()))
     }
 }
 

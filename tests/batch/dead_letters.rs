@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use requeue::classify::Response;
+use requeue::classify::{Exception, Response};
 use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{
@@ -77,6 +77,18 @@ async fn a_dead_letter_keeps_the_words_of_the_service_only_if_the_operator_asks_
         let read = DeadLetter::read(&dead.body);
         assert_eq!(read.text(), kept);
         assert_eq!(read.payload(), r#"{"customer":"ann miller"}"#);
+        // Also if the class comes from the function, and not from its exception.
+        let mut world = self::world();
+        world.settings.detail_text = text;
+        world.send("{}").await;
+        let handler = async |_: Message| {
+            let exception = Exception::new("CardError", "the card was declined");
+            Err::<(), _>(Failure::non_retryable("chosen").with_text_of(&exception))
+        };
+        world.run(&world.processor(handler)).await;
+        let dead = world.dead();
+        let said = kept.map(|_| "the card was declined");
+        assert_eq!(DeadLetter::read(&dead[0].body).text(), said);
     }
 }
 

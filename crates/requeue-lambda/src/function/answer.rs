@@ -138,6 +138,7 @@ fn failure(item: &Value) -> Failure {
     }
     let failure = if let Some(class) = class {
         Failure::new(class, Evidence::Handler, name.unwrap_or("chosen by the function"))
+            .with_text_of(&exception)
     } else if [error_type, message, reason] == [""; 3] {
         unknown("reported by the function")
     } else {
