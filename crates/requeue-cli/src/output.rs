@@ -199,6 +199,21 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
 /// Prints help, version, or the error in the arguments, with an example if one is missing.
 pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
     let printed = usage.print().and_then(|()| io::stdout().flush());
+    let argument = |kind| match usage.get(kind) {
+        Some(ContextValue::String(argument)) => argument.as_str(),
+        _ => "",
+    };
+    let is_of_list = || examples::words_given() == "dlq list";
+    let arguments = [ContextKind::InvalidArg, ContextKind::PriorArg].map(argument);
+    if usage.kind() == ErrorKind::UnknownArgument && is_of_list() {
+        note("\n`dlq list` shows all messages; `dlq peek` shows those that options choose.");
+    } else if usage.kind() == ErrorKind::ArgumentConflict
+        && arguments.iter().any(|argument| argument.starts_with("--source-queue"))
+    {
+        note(
+            "\nThe redrive policy of --source-queue names the dead-letter queue: remove the other.",
+        );
+    }
     if let Some(example) = example.filter(|_| usage.kind() == ErrorKind::MissingRequiredArgument) {
         note(format_args!("\nExample: {example}"));
     }

@@ -19,6 +19,9 @@ use crate::{Error, bail};
 /// The region if neither the option, the environment, the AWS profile nor the queue names one.
 const DEFAULT_REGION: &str = "us-east-1";
 
+/// The account of queues in an emulator.
+const EMULATED: &str = "000000000000";
+
 /// The option `--region` of several commands.
 #[derive(Default, clap::Args)]
 pub(crate) struct RegionArgument {
@@ -118,8 +121,10 @@ impl QueueName {
                 Ok(FoundQueue { arn, endpoint, note })
             }
             Self::Arn(arn) => {
-                let (endpoint, _) = endpoint(sdk, arn.region()).await?;
-                Ok(FoundQueue { arn: arn.clone(), endpoint, note: None })
+                let (endpoint, is_set) = endpoint(sdk, arn.region()).await?;
+                let is_foreign = is_set && arn.account() != EMULATED;
+                let note = is_foreign.then(|| note(option, &arn.to_string(), &endpoint, is_set));
+                Ok(FoundQueue { arn: arn.clone(), endpoint, note })
             }
             Self::Name(name) => by_name(name, region, sdk).await,
         }
@@ -192,13 +197,17 @@ async fn asked(
              the endpoint, so set AWS_ENDPOINT_URL_SQS={named}"
         );
     }
+    let note = note(option, named, &endpoint, is_set);
+    Ok((endpoint, Some(note)))
+}
+
+fn note(option: &str, named: &str, endpoint: &str, is_set: bool) -> String {
     let from = if is_set {
         "as AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL or the AWS profile says"
     } else {
         "the endpoint of the region; set AWS_ENDPOINT_URL_SQS for another one"
     };
-    let note = format!("{option} names {named}, but requests go to {endpoint}, {from}");
-    Ok((endpoint, Some(note)))
+    format!("{option} names {named}, but requests go to {endpoint}, {from}")
 }
 
 /// Scheme, host and port.
@@ -325,6 +334,25 @@ mod tests {
                 (Err(error), None) => assert_eq!(error.to_string(), said),
                 (is, _) => panic!("{url} at {endpoint:?}: {is:?}"),
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_arn_of_an_account_at_another_endpoint_is_told() {
+        for (account, endpoint, is_told) in [
+            ("123456789012", Some("http://127.0.0.1:9324"), true),
+            ("000000000000", Some("http://127.0.0.1:9324"), false),
+            ("123456789012", None, false),
+        ] {
+            let mut sdk = SdkConfig::builder();
+            sdk.set_endpoint_url(endpoint.map(str::to_owned));
+            let arn = format!("arn:aws:sqs:eu-west-1:{account}:orders");
+            let name: QueueName = arn.parse().expect("an ARN");
+            let found = name.find("--queue", &RegionArgument::default(), &sdk.build()).await;
+            let said =
+                format!("--queue names {arn}, but requests go to http://127.0.0.1:9324, as ");
+            let note = found.expect("an endpoint").note.unwrap_or_default();
+            assert_eq!(note.starts_with(&said), is_told, "{note}");
         }
     }
 

@@ -25,6 +25,8 @@ const DOUBLED: Duration = Duration::from_secs(1);
 /// does not press Ctrl-C twice as fast.
 const DOUBLED_BY_HAND: Duration = Duration::from_millis(100);
 
+/// The effect of a signal before the first change.
+const UNCHANGED: &str = "nothing was changed";
 /// The effect of a second signal on messages in flight. `{until}` stands for the time.
 pub(crate) const HOLDS_MESSAGES: &str = "messages in flight stay hidden {until}";
 
@@ -77,6 +79,13 @@ impl Stop {
         Self::end_at_once_after(|| {})
     }
 
+    /// As [`end_at_once`](Self::end_at_once), for a command that has changed nothing until then.
+    pub(crate) fn end_unchanged() -> io::Result<Self> {
+        let stop = Self::end_at_once()?;
+        stop.leaves(UNCHANGED);
+        Ok(stop)
+    }
+
     pub(crate) fn end_at_once_after(
         before_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
@@ -87,7 +96,8 @@ impl Stop {
 
     /// From now on the command cleans up after the first signal.
     pub(crate) fn defer_end(&self) {
-        self.end.lock().is_at_first = false;
+        let mut end = self.end.lock();
+        (end.is_at_first, end.text) = (false, HOLDS_MESSAGES.into());
     }
 
     /// The effect of a second signal from now on; `{until}` stands for the time.
@@ -129,8 +139,11 @@ impl Stop {
                 let limit = if end.lock().is_at_first { Duration::ZERO } else { limit };
                 let number = timeout(limit, second(&mut signals, number)).await.unwrap_or(number);
                 before_end();
-                let End { is_at_first, .. } = *end.lock();
-                leave((!is_at_first).then(|| end.lock().leaves()));
+                let left = {
+                    let end = end.lock();
+                    (!end.is_at_first || end.text == UNCHANGED).then(|| end.leaves())
+                };
+                leave(left);
                 std::process::exit(128 + i32::from(number));
             });
         });
@@ -164,7 +177,9 @@ fn leave(left_behind: Option<String>) {
     thread::spawn(move || {
         let lines = terminal::remove();
         if let Some(left_behind) = left_behind {
-            lines.iter().for_each(output::note);
+            // The line of a request says nothing more.
+            let lines = lines.iter().filter(|_| left_behind != UNCHANGED);
+            lines.for_each(output::note);
             output::note(format!("ended at once: {left_behind}"));
         }
         drop(writing);

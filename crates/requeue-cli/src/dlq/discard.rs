@@ -47,7 +47,7 @@ pub(crate) const FILE_HAS_ALL: &str = "the new file has all chosen messages, als
                                        discard the same messages after that, to another file";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let (stop, looking) = (Stop::end_at_once()?, progress());
+    let (stop, looking) = (Stop::end_unchanged()?, progress());
     let dead_letters = arguments.place.find(Purpose::Delete).await?;
     let name = dead_letters.name();
     if !arguments.yes && !arguments.dry_run {

@@ -93,6 +93,25 @@ async fn an_interrupted_send_tells_how_many_messages_were_sent() {
 }
 
 #[test]
+fn a_signal_before_the_first_response_is_told_to_have_changed_nothing() {
+    let run = async |arguments: &[&str]| {
+        let world = World::filled("annotate").await;
+        world.sqs.set_faults(|_| Fault::Hang);
+        let calls =
+            || world.sqs.call_count("GetQueueUrl") + world.sqs.call_count("GetQueueAttributes");
+        let before = calls();
+        let child = world.spawn(arguments);
+        until(|| calls() > before).await;
+        signal(&child, "-INT");
+        let (code, said) = ended(child).await;
+        world.sqs.clear_faults();
+        assert_eq!(code, Some(130), "{arguments:?}: {said}");
+        assert!(said.ends_with("ended at once: nothing was changed\n"), "{arguments:?}: {said}");
+    };
+    side_by_side([&["redrive", "--yes"][..], &["discard", "gone.jsonl", "--yes"]], run);
+}
+
+#[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
     let file = scratch("dlq-interrupted.jsonl");

@@ -210,6 +210,29 @@ fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_say
 }
 
 #[tokio::test]
+async fn a_list_counts_the_messages_of_each_source_queue_if_there_are_several() {
+    let shared = Shared::new("redrive", true).await;
+    let listed = shared.world.dlq(&["list"]).await;
+    let note = "note: moved by SQS from bills (1), orders (5); choose with --source\n";
+    assert!(listed.status == 0 && listed.stderr.contains(note), "{listed:?}");
+    let listed = World::filled("redrive").await.dlq(&["list"]).await;
+    assert!(!listed.stderr.contains("moved by SQS from"), "{listed:?}");
+    for (arguments, words) in [
+        (
+            ["--queue", "orders-dlq", "--class", "quota"],
+            "`dlq peek` shows those that options choose",
+        ),
+        (
+            ["--queue", "orders-dlq", "--source-queue", "orders"],
+            "names the dead-letter queue: remove",
+        ),
+    ] {
+        let run = shared.world.run(&[&["list"][..], &arguments].concat()).await;
+        assert!(run.status == 2 && run.stderr.contains(words), "{run:?}");
+    }
+}
+
+#[tokio::test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let shared = Shared::new("direct", true).await;

@@ -73,7 +73,7 @@ const CAN_GO_ON: &str = "the report has each message that was sent, but for thos
                          in the queue twice";
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let stop = Stop::end_at_once()?;
+    let stop = Stop::end_unchanged()?;
     let file = ImportFile::at(&arguments.file, arguments.report.as_deref())?;
     let (sqs, to) = destination(arguments).await?;
     let mut report = Report::open(&file.report, &to)?;

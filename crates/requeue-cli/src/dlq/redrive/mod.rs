@@ -126,7 +126,7 @@ impl Arguments {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // Until the command asks the user, or has a progress of its own.
-    let (stop, asking) = (Stop::end_at_once()?, progress());
+    let (stop, asking) = (Stop::end_unchanged()?, progress());
     let dead_letters = arguments.place.find(Purpose::Redrive).await?;
     let name = dead_letters.name();
     let mut redrive = RedriveResult::default();

@@ -119,16 +119,17 @@ impl Scan<'_> {
         let told = error.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
         self.progress.step(format!("{told}making {} visible again", messages(held.len())));
         let (hidden, why) = self.show(&held).await;
-        let until = clock_time(Clock::system().now() + self.visibility);
-        let until = format!("until {until} UTC at the latest");
+        let until =
+            |rest| format!("until {} UTC at the latest", clock_time(Clock::system().now() + rest));
         if let Some(why) = why {
             // The command itself shows its error.
             let why = if error.as_ref() == Some(&why) { String::new() } else { format!(": {why}") };
             let stay = if hidden == 1 { "stays" } else { "stay" };
-            let hidden = messages(hidden);
+            let (hidden, until) = (messages(hidden), until(self.visibility));
             self.progress.note(format!("{hidden} {stay} hidden {until}, then visible again{why}"));
         }
-        if self.was_late && self.not_seen() > 0 {
+        if let Some(late) = self.late.filter(|_| self.not_seen() > 0) {
+            let until = until(self.visibility.saturating_sub(late.elapsed()));
             self.progress.note(format!(
                 "SQS responded late, so it may hide messages that are missing here, {until}"
             ));

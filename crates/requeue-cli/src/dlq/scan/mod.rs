@@ -53,9 +53,8 @@ pub(crate) struct Scan<'a> {
     looked_at: usize,
     held: HeldMessages,
     cut: CutGroups,
-    /// Whether SQS responded late to a receive, so that an earlier try of it may have hidden
-    /// messages.
-    was_late: bool,
+    /// When SQS last responded late to a receive: an earlier try of it may have hidden messages.
+    late: Option<Instant>,
     /// Messages that were made visible again, to receive them with their successors.
     given_back: usize,
     progress: &'a CommandProgress,
@@ -86,7 +85,7 @@ impl<'a> Scan<'a> {
             looked_at: 0,
             held: HeldMessages::default(),
             cut: CutGroups::default(),
-            was_late: false,
+            late: None,
             given_back: 0,
             progress,
             counts_seen: true,
@@ -266,7 +265,9 @@ impl<'a> Scan<'a> {
         }));
         let (mut letters, mut failure) = (Vec::new(), None);
         let responses = responses.await;
-        self.was_late |= began.elapsed() > WAIT + LATE;
+        if began.elapsed() > WAIT + LATE {
+            self.late = Some(Instant::now());
+        }
         for (response, max) in responses.into_iter().zip(&asks) {
             match response {
                 Ok((records, asked)) => {
