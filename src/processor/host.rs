@@ -51,12 +51,14 @@ where
 {
     /// As [`process`](Self::process), for a host without a poller. Each message is deleted as soon
     /// as it is done, however long the others take. If a message could not be deleted, its next
-    /// receive deletes it without a call.
+    /// receive deletes it without a call. `called` runs when a message of a standard queue needs no
+    /// call any more. In a FIFO group, SQS delivers its successors only after the delete.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
         deadline: Instant,
         stop: &Stop,
+        mut called: impl FnMut(),
     ) -> (Report, Deletes) {
         let Self { settler, inner, .. } = self;
         let not_deleted = &inner.not_deleted;
@@ -88,7 +90,7 @@ where
                     }
                     settled.push(one);
                 };
-                let working = self.work(round, &deadlines, settle);
+                let working = self.work(round, &deadlines, settle, &mut called);
                 let done = stream::poll_fn(move |context| deleting.poll_recv(context));
                 deleted += tokio::join!(working, settler.delete_done(done, until, note)).1;
             }

@@ -136,7 +136,7 @@ where
                 self.inner.note_copied(&one);
                 settled.push(one);
             };
-            self.work(round, &deadlines, settle).await;
+            self.work(round, &deadlines, settle, || ()).await;
         }
         let is_unreportable =
             |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
@@ -147,18 +147,23 @@ where
     }
 
     /// Steps 2 to 7: attempts, plans and settles concurrently, until each delivery is settled.
+    /// `called` runs when a message of a standard queue needs no call any more.
     async fn work(
         &self,
         deliveries: Vec<Delivery>,
         deadlines: &Deadlines,
         settled: impl FnMut(Settled),
+        mut called: impl FnMut(),
     ) {
         let (tasks, decided) = mpsc::unbounded_channel();
         let attempting = async move {
             let (unordered, groups) = groups::groups(deliveries);
             let calls = self.calls(unordered.len(), false, deadlines);
             // The receiver ends when all senders are dropped.
-            let decided = |decision| drop(tasks.send(Undone::Decided(decision)));
+            let decided = |decision| {
+                called();
+                drop(tasks.send(Undone::Decided(decision)));
+            };
             let order = Order::Any(self.slots(deadlines));
             self.attempt(order, unordered, calls.as_ref(), deadlines, decided).await;
             let calls = self.calls(groups.len(), true, deadlines);

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
@@ -16,7 +17,7 @@ use crate::message::{Body, Raw};
 use crate::observer::Event;
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Deletes, ScopePause, Stop};
-use crate::queue::{CallError, Queue, QueueArn, ReceiveRequest, Source};
+use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::Report;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::telemetry;
@@ -24,16 +25,20 @@ use crate::wire::Wrap;
 
 mod settings;
 mod check;
+mod calls;
 mod poll;
 mod extension;
 
+use calls::Calls;
 pub use check::StartError;
 use extension::{Extended, InHand};
-use poll::{Asking, Failures, PAUSE, PROBING, Received, Standing, Trouble};
+use poll::{Asking, PAUSE, PROBING, Received, Standing, Trouble};
 pub use settings::{Progress, Until, WithoutDeadLetterQueue, WorkerSettings};
 
 /// A receive fails if its response is this late after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time between two checks whether a queue is empty, while nothing is received.
+const EMPTY_CHECKS: Duration = Duration::from_secs(2);
 
 /// Works on a queue by long polls, in a container or on a laptop. It takes the same handler and the
 /// same settings as a Lambda.
@@ -134,11 +139,14 @@ where
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
         let most = self.processor.messages_per_call();
-        let (receivers, batch_size) = self.settings.shares(concurrency, most);
-        tracing::info!(queue = %self.queue, receivers, batchSize = batch_size, "working");
-        let mut work = std::pin::pin!(join_all(
-            (0..receivers).map(|_| self.receive_and_work(batch_size, &stop))
-        ));
+        let (receivers, calls_per_batch) = self.settings.shares(concurrency, most);
+        tracing::info!(queue = %self.queue, concurrency, "working");
+        let calls = Calls::new(concurrency);
+        let mut work = std::pin::pin!(join_all((0..receivers).map(|_| self.receive_and_work(
+            &calls,
+            calls_per_batch,
+            &stop
+        ))));
         // Here and below in this order, so that the same events always lead to the same requests.
         tokio::select! {
             biased;
@@ -191,33 +199,39 @@ where
         self.processor.pauses()
     }
 
-    async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
-        let (mut failures, mut undeleted) = (Failures::default(), Failures::default());
+    async fn receive_and_work(&self, calls: &Calls, calls_per_batch: u32, stop: &Stop) {
+        let messages_per_call = self.processor.messages_per_call();
         while !stop.starting.is_cancelled() {
+            let free = tokio::select! {
+                biased;
+                () = stop.starting.cancelled() => break,
+                free = calls.gather(calls_per_batch) => free,
+            };
+            let most = free.num_permits().saturating_mul(messages_per_call).min(MAX_BATCH_ENTRIES);
             // The lock of `turn` is kept until the messages are settled.
-            let Some((max, turn)) = self.turn(batch_size, stop).await else { break };
+            let Some((max, turn)) = self.turn(most, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
-                    failures = Failures::default();
+                    calls.received();
                     if self.settings.until == Until::Empty && self.is_empty().await {
                         self.stop_starting(stop);
                     }
                     self.pause(PAUSE.saturating_sub(received.asked.elapsed()), stop).await;
                 }
                 Ok(received) => {
-                    failures = Failures::default();
-                    let (report, deletes) = self.work(received, stop).await;
+                    calls.received();
+                    let (report, deletes) = self.work(received, free, stop).await;
                     if let Some(mut turn) = turn {
                         turn.received(&report);
                     }
-                    let pause = undeleted.add_deletes(&self.receive_calls, &self.sampler, deletes);
-                    self.pause(pause, stop).await;
+                    calls.pause_deletes(|failures| {
+                        failures.add_deletes(&self.receive_calls, &self.sampler, deletes)
+                    });
                 }
-                Err(error) => {
+                Err(error) => calls.pause_receives(|failures| {
                     let Self { receive_calls, sampler, trouble, .. } = self;
-                    let pause = failures.add_receive(receive_calls, sampler, &error, trouble);
-                    self.pause(pause, stop).await;
-                }
+                    failures.add_receive(receive_calls, sampler, &error, trouble)
+                }),
             }
         }
     }
@@ -262,14 +276,14 @@ where
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
             }
             // No other receiver checks at the same time.
-            if self.settings.until == Until::Empty && self.is_empty().await {
-                self.stop_starting(stop);
-                return None;
-            }
             tokio::select! {
                 biased;
                 () = sleep(pause) => has_paused = true,
                 () = stop.starting.cancelled() => return None,
+                () = self.emptied() => {
+                    self.stop_starting(stop);
+                    return None;
+                }
             }
         }
     }
@@ -315,15 +329,26 @@ where
         Ok(Received { records, asked })
     }
 
-    /// Handles one batch, with the roles of Lambda's poller and of a function.
-    async fn work(&self, Received { records, asked }: Received, stop: &Stop) -> (Report, Deletes) {
+    /// Handles one batch, with the roles of Lambda's poller and of a function. Gives back the calls
+    /// that it does not need any more.
+    async fn work(
+        &self,
+        Received { records, asked }: Received,
+        mut calls: SemaphorePermit<'_>,
+        stop: &Stop,
+    ) -> (Report, Deletes) {
         // Time for each message in sequence, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
             after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
         lock(&self.progress).received += u64::from(messages);
         let in_hand = records.iter().filter_map(InHand::of).collect();
-        let process = self.processor.process_and_delete(records, deadline, stop);
+        let messages_per_call = self.processor.messages_per_call();
+        let needed = records.len().div_ceil(messages_per_call);
+        drop(calls.split(calls.num_permits().saturating_sub(needed)));
+        // The messages of a shared call end together, with the batch.
+        let called = || drop(calls.split(usize::from(messages_per_call == 1)));
+        let process = self.processor.process_and_delete(records, deadline, stop, called);
         let (report, deletes) =
             self.source.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
@@ -335,6 +360,13 @@ where
         progress.add(&report.outcomes, self.mode, self.max_receives, deletes);
         drop(progress);
         (report, deletes)
+    }
+
+    /// Ends when a queue that is being drained is empty.
+    async fn emptied(&self) {
+        while self.settings.until == Until::Shutdown || !self.is_empty().await {
+            sleep(EMPTY_CHECKS).await;
+        }
     }
 
     /// Whether the queue is empty. If SQS does not respond, it counts as not empty.

@@ -13,11 +13,12 @@ use crate::settings::Mode;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerSettings {
-    /// The number of receivers, each with one batch at a time. They share
-    /// [`Limits::concurrency`](crate::Limits::concurrency) evenly, so no message waits in memory
-    /// for a handler. Default: the fewest for batches of 10, and never more than `concurrency`. A
-    /// call of a [`BulkHandler`](crate::BulkHandler) counts as one of `concurrency`, and its
-    /// messages are of one batch. So with 10 messages a call, there is one receiver per call.
+    /// The most batches in work, which then share
+    /// [`Limits::concurrency`](crate::Limits::concurrency) evenly. Default: no bound. A receive
+    /// asks for as many messages as handlers are free, at most ten. If fewer are free, it waits up
+    /// to 100 ms for others, so that messages which take about as long make whole batches. A call
+    /// of a [`BulkHandler`](crate::BulkHandler) counts as one of `concurrency`, and its messages
+    /// are of one batch.
     pub receivers: Option<usize>,
     /// The time from the signal to the end. Shortly before its end, handlers that still run are
     /// cancelled and their messages released. Default 30 s.
@@ -41,13 +42,18 @@ impl Default for WorkerSettings {
 }
 
 impl WorkerSettings {
-    /// The number of receivers, and the most messages of a batch: as many as a receiver's share of
-    /// the concurrent calls can take. The messages of a call are of one batch.
-    pub(super) fn shares(&self, concurrency: usize, messages_per_call: usize) -> (usize, usize) {
-        let most = messages_per_call.min(MAX_BATCH_ENTRIES);
-        let fewest = concurrency.div_ceil(MAX_BATCH_ENTRIES / most);
-        let receivers = self.receivers.unwrap_or(fewest).clamp(1, concurrency);
-        (receivers, (concurrency / receivers).saturating_mul(most).min(MAX_BATCH_ENTRIES))
+    /// The number of receivers, and the most calls of a batch. The messages of a call are of one
+    /// batch.
+    pub(super) fn shares(&self, concurrency: usize, messages_per_call: usize) -> (usize, u32) {
+        let (receivers, share) = match self.receivers {
+            Some(receivers) => {
+                let receivers = receivers.clamp(1, concurrency);
+                (receivers, concurrency / receivers)
+            }
+            None => (concurrency, concurrency),
+        };
+        let calls = share.min(MAX_BATCH_ENTRIES / messages_per_call.min(MAX_BATCH_ENTRIES));
+        (receivers, u32::try_from(calls).unwrap_or(u32::MAX))
     }
 }
 

@@ -30,6 +30,13 @@ fn draining() -> WorkerSettings {
     settings
 }
 
+/// With one batch at a time.
+fn alone() -> WorkerSettings {
+    let mut settings = WorkerSettings::default();
+    settings.receivers = Some(1);
+    settings
+}
+
 async fn start<H: Handler>(
     world: &World,
     handler: H,
@@ -117,7 +124,7 @@ async fn a_worker_warns_once_of_each_entry_for_a_queue_that_does_not_exist() {
         text.lines().filter(|line| line.contains("a queue that does not exist")).collect();
     assert_eq!(warned.len(), 2, "{text}");
     assert!(warned[0].contains("queue=\"order\"") && warned[1].contains("queue=\"refundz\""));
-    assert!(text.contains("batchSize=3"), "{text}");
+    assert!(text.contains("concurrency=3"), "{text}");
 
     // Without the permission nobody knows.
     world.faults(|_| Fault::None);
@@ -277,7 +284,7 @@ async fn nothing_is_extended_beyond_the_twelve_hours_of_sqs() {
         let mut world = with_visibility("orders", &visibility.to_string());
         world.settings.limits.timeout = secs(100_000);
         world.send_numbered(1).await;
-        let worker = start(&world, Script::new(|_| Act::Hang), WorkerSettings::default()).await;
+        let worker = start(&world, Script::new(|_| Act::Hang), alone()).await;
         let begun = Instant::now();
         let ended = timeout(secs(43_300), worker.run(pending())).await;
         assert!(ended.is_err());
@@ -600,7 +607,9 @@ async fn a_message_whose_own_extension_fails_is_released_alone() {
         (1, 1) => Act::after(secs(20), Act::Fail(Failure::temporary("later"))),
         _ => Act::Done,
     });
-    let progress = drain(&world, &slow).await;
+    let mut settings = alone();
+    settings.until = Until::Empty;
+    let progress = start(&world, slow, settings).await.run(pending()).await;
     assert_eq!(
         (progress.waiting, progress.requeued, progress.completed),
         (1, 1, 2),
@@ -1411,4 +1420,22 @@ async fn a_worker_that_receives_nothing_for_a_pause_ends_at_once_all_the_same() 
     let begun = Instant::now();
     drain(&world, &Script::always(pause)).await;
     assert!(begun.elapsed() <= secs(5), "drained: {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_call_leaves_no_handler_idle_and_equal_ones_make_whole_batches() {
+    for (slow, most_secs, most_receives) in [(10, 11, 12), (1, 4, 100)] {
+        let mut world = World::new();
+        world.settings.limits.concurrency = 10;
+        world.send_numbered(100).await;
+        let script = Script::new(move |seen| {
+            Act::work(if seen.n() % 10 < slow { millis(1_000) } else { millis(10) })
+        });
+        let begun = Instant::now();
+        let progress = drain(&world, &script).await;
+        assert_eq!(progress.completed, 100);
+        let last = script.calls().into_iter().map(|call| call.at).max().unwrap() - begun;
+        let receives = world.requests("ReceiveMessage").len();
+        assert!(last < secs(most_secs) && receives <= most_receives, "{last:?} {receives}");
+    }
 }

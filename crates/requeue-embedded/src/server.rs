@@ -20,7 +20,7 @@ const BOUNDS: Bounds = Bounds {
     body: 8 * requeue_sqs::MAX_BATCH_BYTES,
     // A few such bodies at once, or a batch of ordinary size from hundreds of connections.
     bodies: 256 * requeue_sqs::MAX_BATCH_BYTES,
-    // As many as the receivers that a worker may have, and some more.
+    // As many as the calls that a worker may have at a time, and some more.
     connections: 1_024,
 };
 

@@ -76,12 +76,6 @@ pub(crate) struct Arguments {
     policy: PolicyArgument,
     #[command(flatten)]
     replaced: SettingArguments,
-    /// The number of receivers. Each has a batch of its own, and receives again after the last
-    /// message of it; all share `REQUEUE_CONCURRENCY`. If calls are slow and messages come one by
-    /// one, more receivers keep the handlers busy. [default: one for each 10 handlers, or for each
-    /// invocation of a function with 10 messages]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    receivers: Option<u16>,
     /// The time from the first signal to the end of the process. A supervisor must wait longer
     /// before it kills the process.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = within(1..=43_200))]
@@ -149,7 +143,6 @@ impl Arguments {
 
     fn settings(&self) -> WorkerSettings {
         let mut settings = WorkerSettings::default();
-        settings.receivers = self.receivers.map(usize::from);
         settings.shutdown_timeout = self.shutdown_timeout;
         settings.without_dead_letter_queue = if self.without_dead_letter_queue {
             WithoutDeadLetterQueue::Warn
@@ -258,7 +251,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let start =
         Box::pin(Worker::start(handler, watched(queue), &found.arn, config.settings, settings));
     let worker = view.waiting(ASKING, start).await.map_err(|error| found.not_started(error))?;
-    settings::tell(view, &found.arn, (&target, is_function), arguments.receivers, &own);
+    settings::tell(view, &found.arn, (&target, is_function), &own);
     Ok(Started {
         worker,
         sqs,

@@ -25,18 +25,12 @@ pub(super) fn tell(
     view: &View,
     queue: &QueueArn,
     (target, is_function): (&str, bool),
-    receivers: Option<u16>,
     settings: &Settings,
 ) {
     let Settings { policy, limits, dead_letter, shared_table, mode, .. } = settings;
-    let receivers = receivers.map(|count| format!(", {}", counted(count, "receiver")));
     let (queue, policy) = (queue.to_string(), policy_line(policy));
-    let concurrency = format!(
-        "{}{}, timeout {} s",
-        thousands(limits.concurrency),
-        receivers.unwrap_or_default(),
-        limits.timeout.as_secs_f64()
-    );
+    let concurrency =
+        format!("{}, timeout {} s", thousands(limits.concurrency), limits.timeout.as_secs_f64());
     let dead_letter = match dead_letter {
         Some(DeadLetterMode::Direct(url)) => {
             // The region does not matter for the name.

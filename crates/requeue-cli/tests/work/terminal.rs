@@ -23,8 +23,7 @@ fn typed(shop: &Shop, columns: &str, options: &[&str], settings: &[(&str, &str)]
     let path = std::env::var("PATH").unwrap();
     let home = std::env::var("HOME").unwrap_or_default();
     let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
-    let worker =
-        [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
+    let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue];
     let command = [&in_terminal(columns)[..], &worker, options].concat();
     let mut command = shop.command(&command, &settings);
     command.stdin(Stdio::piped()).spawn().unwrap()
