@@ -10,9 +10,9 @@ const VERSION: &str = concat!("requeue-lambda ", env!("CARGO_PKG_VERSION"));
 const HELP: &str = "
 
 The ready-made function of Requeue posts each SQS message to REQUEUE_TARGET_URL, or invokes the
-function REQUEUE_TARGET_FUNCTION with several, and settles each by the response. It runs in AWS
-Lambda on the runtime provided.al2023, as the file `bootstrap`. It takes no options: environment
-variables that begin with REQUEUE_ are its settings.
+function REQUEUE_TARGET_FUNCTION with several, and settles each by the response.
+It runs in AWS Lambda on the runtime provided.al2023, as the file `bootstrap`. It takes no options:
+environment variables that begin with REQUEUE_ are its settings.
 
 Deploy it:            sam build && sam deploy --guided, with the template of `requeue new --http`
 Run it on a laptop:   requeue serve --function PATH
