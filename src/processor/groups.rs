@@ -22,7 +22,7 @@ use crate::settle::{Task, Waiting};
 
 /// From this receive on, a message is a suspect. The receive count of a copy begins at 1, so some
 /// invocations ended without a response, or the message is on its way to the dead-letter queue.
-const SUSPICIOUS_RECEIVES: u32 = 3;
+pub(super) const SUSPICIOUS_RECEIVES: u32 = 3;
 /// The most rounds of suspects. Each takes as long as its slowest message.
 const MAX_SUSPECT_ROUNDS: usize = 10;
 

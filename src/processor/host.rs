@@ -8,11 +8,12 @@ use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::groups::SUSPICIOUS_RECEIVES;
 use super::inner::Inner;
 use super::turn::{Deadlines, Stop};
 use super::{BatchProcessor, groups};
 use crate::delivery::Delivery;
-use crate::disposition::Deferral;
+use crate::disposition::{Deferral, Strategy};
 use crate::gate::{NotPermitted, Standstill};
 use crate::handler::Handler;
 use crate::message::Body;
@@ -101,6 +102,12 @@ where
         all += again;
         let deletes = Deletes { known: known_count, deleted: all };
         (self.inner.report(settled, deadlines.window.started), deletes)
+    }
+
+    /// Whether one of these messages of a standard queue may have ended the process.
+    pub(crate) fn has_suspects(&self, records: &[Record]) -> bool {
+        self.inner.decoder.strategy == Strategy::Copy
+            && records.iter().any(|record| record.receive_count >= Some(SUSPICIOUS_RECEIVES))
     }
 
     /// The standstill of a queue, if most of its messages could now only be deferred. The host need

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{RwLock, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
@@ -73,6 +73,8 @@ pub struct Worker<H, Q, T = Raw> {
     settings: WorkerSettings,
     progress: Mutex<Progress>,
     standing: Standing,
+    /// Locked for reading by each batch in work, and for writing by one that may end the process.
+    beside: RwLock<()>,
     /// Whether a deferred message costs no receive: it waits in a copy.
     passes: bool,
     trouble: Trouble,
@@ -125,6 +127,7 @@ where
             settings: worker,
             progress: Mutex::default(),
             standing: Standing::default(),
+            beside: RwLock::default(),
             passes,
         })
     }
@@ -337,10 +340,7 @@ where
         mut calls: SemaphorePermit<'_>,
         stop: &Stop,
     ) -> (Report, Deletes) {
-        // Time for each message in sequence, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        let deadline =
-            after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
         lock(&self.progress).received += u64::from(messages);
         let in_hand = records.iter().filter_map(InHand::of).collect();
         let messages_per_call = self.processor.messages_per_call();
@@ -348,7 +348,15 @@ where
         drop(calls.split(calls.num_permits().saturating_sub(needed)));
         // The messages of a shared call end together, with the batch.
         let called = || drop(calls.split(usize::from(messages_per_call == 1)));
-        let process = self.processor.process_and_delete(records, deadline, stop, called);
+        let process = async {
+            let is_alone = !self.queue.is_fifo() && self.processor.has_suspects(&records);
+            let _alone = if is_alone { Some(self.beside.write().await) } else { None };
+            let _beside = if is_alone { None } else { Some(self.beside.read().await) };
+            // Time for each message in sequence, since a FIFO group is handled in its order.
+            let time = self.limits.timeout.saturating_mul(messages);
+            let deadline = after(time.saturating_add(self.limits.reserve));
+            self.processor.process_and_delete(records, deadline, stop, called).await
+        };
         let (report, deletes) =
             self.source.during(&self.queue, in_hand, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);

@@ -1439,3 +1439,26 @@ async fn a_slow_call_leaves_no_handler_idle_and_equal_ones_make_whole_batches() 
         assert!(last < secs(most_secs) && receives <= most_receives, "{last:?} {receives}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_other_call_runs_beside_a_message_that_may_have_ended_the_process() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 30;
+    world.send(&numbered(100)).await;
+    let client = world.sqs.client();
+    for _ in 0..2 {
+        let receive = client.receive_message().queue_url(world.queue.url());
+        receive.visibility_timeout(0).send().await.unwrap();
+    }
+    world.send_numbered(60).await;
+    let script = Script::new(|_| Act::work(secs(1)));
+    let progress = drain(&world, &script).await;
+    assert_eq!(progress.completed, 61);
+    let calls = script.calls();
+    let suspect = calls.iter().find(|call| call.n() == 100).expect("it was called");
+    let beside = calls.iter().filter(|call| {
+        let between = call.at.max(suspect.at) - call.at.min(suspect.at);
+        between < secs(1)
+    });
+    assert_eq!((suspect.receive_count, beside.count()), (3, 1));
+}
