@@ -17,7 +17,7 @@ use super::route::RedriveRoute;
 use crate::Error;
 use crate::dlq::letter::Letter;
 use crate::dlq::outcome::{Outcome, delete};
-use crate::dlq::scan::{AT_ONCE, HeldMessages, ScanEnd, Visited};
+use crate::dlq::scan::{HeldMessages, ScanEnd, Visited};
 use crate::dlq::sender::{BEHIND, ConfirmedSender, MAY_EXIST, Sendable, Sent, batches};
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
@@ -27,6 +27,7 @@ use crate::table::thousands;
 pub(super) const CLOCK_GRAIN: Duration = Duration::from_secs(1);
 /// The greatest difference between the clocks of SQS's hosts.
 pub(super) const CLOCK_SKEW: Duration = Duration::from_millis(500);
+const AT_ONCE: usize = 4;
 pub(crate) const COPIES_IN_HAND: &str = "messages in flight stay hidden {until}, and those of the \
                                          last requests may be in both queues";
 const NOT_DELETED: &str = "copied, but SQS did not confirm the delete: if the message is still \

@@ -23,8 +23,7 @@ use crate::Error;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
 
-/// The requests in flight.
-pub(crate) const AT_ONCE: usize = 10;
+const AT_ONCE: usize = 4;
 /// The wait of one receive. A receive that waits asks all of SQS's servers. A short one ends soon
 /// after Ctrl-C without being cut off, since the messages of a cut-off receive would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
