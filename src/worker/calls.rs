@@ -14,21 +14,21 @@ use crate::lock::lock;
 /// messages by no more, and messages that take about as long make whole batches.
 const GATHER: Duration = Duration::from_millis(100);
 
-pub(super) struct Calls {
+pub(super) struct FreeCalls {
     free: Semaphore,
     /// Locked by the receiver that gathers calls.
     gathering: AsyncMutex<()>,
-    pause: Mutex<Pause>,
+    pause: Mutex<ReceivePause>,
 }
 
 #[derive(Default)]
-struct Pause {
+struct ReceivePause {
     until: Option<Instant>,
     receives: Failures,
     deletes: Failures,
 }
 
-impl Calls {
+impl FreeCalls {
     pub(super) fn new(concurrency: usize) -> Self {
         let free = Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS));
         Self { free, gathering: AsyncMutex::default(), pause: Mutex::default() }
@@ -74,7 +74,7 @@ impl Calls {
     }
 }
 
-impl Pause {
+impl ReceivePause {
     fn begin(&mut self, add: impl FnOnce(&mut Self) -> Duration) {
         let now = Instant::now();
         if self.until.is_none_or(|until| until <= now) {

@@ -29,7 +29,7 @@ mod calls;
 mod poll;
 mod extension;
 
-use calls::Calls;
+use calls::FreeCalls;
 pub use check::StartError;
 use extension::{Extended, InHand};
 use poll::{Asking, PAUSE, PROBING, Received, Standing, Trouble};
@@ -144,7 +144,7 @@ where
         let most = self.processor.messages_per_call();
         let (receivers, calls_per_batch) = self.settings.shares(concurrency, most);
         tracing::info!(queue = %self.queue, concurrency, "working");
-        let calls = Calls::new(concurrency);
+        let calls = FreeCalls::new(concurrency);
         let mut work = std::pin::pin!(join_all((0..receivers).map(|_| self.receive_and_work(
             &calls,
             calls_per_batch,
@@ -202,7 +202,7 @@ where
         self.processor.pauses()
     }
 
-    async fn receive_and_work(&self, calls: &Calls, calls_per_batch: u32, stop: &Stop) {
+    async fn receive_and_work(&self, calls: &FreeCalls, calls_per_batch: u32, stop: &Stop) {
         let messages_per_call = self.processor.messages_per_call();
         while !stop.starting.is_cancelled() {
             let free = tokio::select! {
