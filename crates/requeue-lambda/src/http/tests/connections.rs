@@ -190,6 +190,22 @@ async fn a_repeated_request_is_the_same_but_for_its_signature() {
     assert!(head.headers.contains_key("webhook-signature"));
 }
 
+/// A server that accepts all messages, and counts its connections in `opened`.
+fn counting(http2: bool, opened: &Arc<AtomicUsize>) -> InMemory {
+    let count = Arc::clone(opened);
+    let server = InMemory::raw(move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if http2 {
+                super::http2::serve(stream, None, Arc::default()).await;
+            } else {
+                serve(stream, ok, Seen::default()).await;
+            }
+        }
+    });
+    if http2 { server.over_http2() } else { server }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
     let gaps = [Duration::ZERO, IDLE_TIMEOUT / 2, IDLE_TIMEOUT, IDLE_TIMEOUT * 2];
@@ -202,18 +218,7 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
                     SystemTime::UNIX_EPOCH + Duration::from_millis(shown.load(Ordering::SeqCst))
                 });
                 let opened = Arc::new(AtomicUsize::new(0));
-                let count = Arc::clone(&opened);
-                let server = InMemory::raw(move |stream| {
-                    count.fetch_add(1, Ordering::SeqCst);
-                    async move {
-                        if http2 {
-                            super::http2::serve(stream, None, Arc::default()).await;
-                        } else {
-                            serve(stream, ok, Seen::default()).await;
-                        }
-                    }
-                });
-                let server = if http2 { server.over_http2() } else { server };
+                let server = counting(http2, &opened);
                 let target = HttpTarget::with_connector(
                     localhost(),
                     HttpSettings { clock, ..HttpSettings::default() },
@@ -243,18 +248,7 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
 async fn a_connection_in_use_all_the_time_is_replaced_when_it_is_old() {
     for http2 in [false, true] {
         let opened = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&opened);
-        let server = InMemory::raw(move |stream| {
-            count.fetch_add(1, Ordering::SeqCst);
-            async move {
-                if http2 {
-                    super::http2::serve(stream, None, Arc::default()).await;
-                } else {
-                    serve(stream, ok, Seen::default()).await;
-                }
-            }
-        });
-        let target = if http2 { server.over_http2() } else { server }.target();
+        let target = counting(http2, &opened).target();
         let mut seen = Vec::new();
         for _ in 0..7 {
             target.deliver(message()).await.expect("it is accepted");
