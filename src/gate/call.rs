@@ -61,6 +61,8 @@ pub(crate) enum Reply {
     Down,
     /// The call is no evidence about the service.
     Silent,
+    /// No call was made.
+    Uncalled,
 }
 
 /// A change that a call made for the messages of its scope.
@@ -113,7 +115,7 @@ impl Reply {
     pub(crate) fn speaks_of_service(self) -> bool {
         match self {
             Self::Paused(_) | Self::Refused | Self::Unavailable => true,
-            Self::Alive | Self::Down | Self::Silent => false,
+            Self::Alive | Self::Down | Self::Silent | Self::Uncalled => false,
         }
     }
 }

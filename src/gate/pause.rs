@@ -14,6 +14,8 @@ use crate::policy::{CircuitBreaker, RateLimit};
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 const PROBES: u32 = 3;
+/// After a probe that is no evidence, the part of the open time until the next one.
+const SILENT_PART: u32 = 10;
 
 pub(super) fn first_length(breaker: &CircuitBreaker) -> Duration {
     FIRST_OPEN.min(breaker.reset_timeout)
@@ -24,6 +26,12 @@ pub(super) fn next_length(length: Duration, breaker: &CircuitBreaker, is_down: b
     let CircuitBreaker { reset_timeout, .. } = *breaker;
     let longest = if is_down { reset_timeout } else { reset_timeout / OPEN_GROWTH };
     length.saturating_mul(OPEN_GROWTH).min(longest)
+}
+
+/// The time until the next probe, after one that is no evidence. Otherwise calls that always fail in
+/// such a way would probe without a pause.
+pub(super) fn wait_after_silence(length: Duration) -> Duration {
+    (length / SILENT_PART).max(FIRST_OPEN).min(length)
 }
 
 pub(super) struct Permits {
@@ -138,6 +146,11 @@ impl Pause {
         }
         self.given[kind] += 1;
         Ok(())
+    }
+
+    /// Lets no message probe for a while, since a probe was no evidence.
+    pub(super) fn note_silence(&mut self, now: SystemTime) {
+        self.since = self.since.max(now - (self.length - wait_after_silence(self.length)));
     }
 
     /// The time until any message may probe; zero if all permits are given.

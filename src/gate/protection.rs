@@ -236,6 +236,10 @@ impl Protection {
                 health.has_opened |= is_open;
                 opens.then_some(Change::Opened)
             }
+            (Reply::Silent, _) if pause.map(PermitKind::Probe) == Some(permit.kind) => {
+                scopes.get_mut(&permit.scope)?.pause.as_mut()?.note_silence(now);
+                None
+            }
             _ => None,
         }
     }
@@ -335,7 +339,7 @@ impl Permit {
 
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Noted {
         let effect = self.protection.note(&self, reply, now);
-        if reply != Reply::Silent {
+        if !matches!(reply, Reply::Silent | Reply::Uncalled) {
             self.kind = PermitKind::Free;
         }
         effect

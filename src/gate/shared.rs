@@ -15,7 +15,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::call::{Caller, NotPermitted};
-use super::pause::{Permits, Recovery, SKEW, first_length, next_length};
+use super::pause::{Permits, Recovery, SKEW, first_length, next_length, wait_after_silence};
 use crate::disposition::Deferral;
 use crate::limit::{epoch_nanos, nanos};
 use crate::policy::CircuitBreaker;
@@ -182,7 +182,14 @@ impl SharedHealth {
         (update.set(PROBE_UNTIL, longer.0), longer)
     }
 
-    /// Releases the lock, without evidence.
+    /// Keeps the lock for a while, since the probe was no evidence.
+    pub(crate) fn note_silence(&self, lock: ProbeLock, now: SystemTime) -> Update {
+        let wait = nanos(wait_after_silence(Duration::from_nanos(self.length)));
+        let update = self.unchanged().when(PROBE_UNTIL, lock.0..=lock.0);
+        update.set(PROBE_UNTIL, epoch_nanos(now).saturating_add(wait))
+    }
+
+    /// Releases the lock of a probe that was not made.
     pub(crate) fn release(&self, lock: ProbeLock) -> Update {
         self.unchanged().when(PROBE_UNTIL, lock.0..=lock.0).set(PROBE_UNTIL, 0)
     }

@@ -102,7 +102,9 @@ fn after_a_pause_one_message_probes_and_the_others_wait_for_its_answer() {
         (Reply::Down, None),
         (Reply::Paused(secs(7)), Some(paused(Paused, 7))),
         // The next one probes.
-        (Reply::Silent, None),
+        (Reply::Uncalled, None),
+        // The next one probes a while later.
+        (Reply::Silent, Some(paused(Paused, 1))),
     ] {
         let protection = protection();
         protection.call(0, Reply::Paused(secs(10)));
@@ -112,7 +114,7 @@ fn after_a_pause_one_message_probes_and_the_others_wait_for_its_answer() {
         probe.give_back(reply, at(15));
         let next = protection.admit(ALL, somebody(), at(15));
         assert_eq!(next.as_ref().err().copied(), then, "{reply:?}");
-        let is_probing = reply == Reply::Silent;
+        let is_probing = reply == Reply::Uncalled;
         assert_eq!(
             then.is_none() && protection.admit(ALL, somebody(), at(15)).is_err(),
             is_probing,
@@ -541,6 +543,24 @@ fn what_says_nothing_about_the_callee_neither_opens_nor_closes() {
     }
     protection.call(0, Reply::Down);
     assert_eq!(protection.refused(0), paused(CircuitOpen, 1));
+}
+
+/// In a minute, one a second after the first open time.
+#[test]
+fn probes_that_say_nothing_about_the_callee_stay_few() {
+    let protection = protection();
+    for number in 0..3 {
+        protection.call(number, Reply::Down);
+    }
+    let (mut probes, mut tenths) = (0, 0);
+    while tenths < 600 {
+        while let Ok(probe) = protection.admit(ALL, somebody(), at(0) + secs(1) / 10 * tenths) {
+            probe.give_back(Reply::Silent, at(0) + secs(1) / 10 * tenths);
+            probes += 1;
+        }
+        tenths += 1;
+    }
+    assert_eq!(probes, 59);
 }
 
 #[test]

@@ -84,11 +84,10 @@ impl Handled {
                 Reply::of(failure)
             }
             Self::Abandoned if had_its_time => Reply::Down,
-            Self::Failed(_)
-            | Self::Unclear { .. }
-            | Self::Abandoned
-            | Self::Interrupted
-            | Self::Uncalled(_) => Reply::Silent,
+            Self::Failed(_) | Self::Unclear { .. } | Self::Abandoned | Self::Interrupted => {
+                Reply::Silent
+            }
+            Self::Uncalled(_) => Reply::Uncalled,
         }
     }
 

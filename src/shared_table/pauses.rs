@@ -186,10 +186,13 @@ impl SharedPauses {
         let state = &*ticket.state;
         let breaker = self.circuit_breaker.as_ref();
         match (reply, self.max_pause, breaker) {
-            (Reply::Silent, _, _) => {
+            (Reply::Silent | Reply::Uncalled, _, _) => {
                 if let Some(lock) = ticket.lock {
-                    let release = |health: &SharedHealth| Some(health.release(lock));
-                    self.end_probe(state, ticket, release).await;
+                    let end = |health: &SharedHealth| match reply {
+                        Reply::Silent => Some(health.note_silence(lock, self.client.now())),
+                        _ => Some(health.release(lock)),
+                    };
+                    self.end_probe(state, ticket, end).await;
                 }
                 None
             }

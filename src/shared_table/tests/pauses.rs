@@ -287,6 +287,21 @@ async fn a_late_failure_does_not_free_the_lock_of_the_next_probe() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_probe_that_says_nothing_the_next_one_waits() {
+    for (reply, waits) in [(Reply::Silent, true), (Reply::Uncalled, false)] {
+        let table = Arc::new(Told::default());
+        let all = environments(&table, 3);
+        open(&all).await;
+        sleep(secs(1)).await;
+        let probe = admit(&all[0], 5).await.expect("the probe");
+        all[0].tell(&probe, reply).await;
+        assert_eq!(admit(&all[1], 6).await.is_err(), waits, "{reply:?}");
+        sleep(secs(1)).await;
+        assert_eq!(admit(&all[2], 7).await.is_ok(), waits, "{reply:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_began_before_the_hold_says_nothing_about_its_end() {
     let table = Arc::new(Told::default());
     let all = environments(&table, 5);
@@ -308,7 +323,7 @@ async fn a_pause_lapses_if_nobody_probes_for_as_long_as_it_lasted() {
     sleep(secs(19)).await;
     let probe = admit(&all[1], 1).await.expect("after the pause");
     assert!(probe.is_probe());
-    all[1].tell(&probe, Reply::Silent).await;
+    all[1].tell(&probe, Reply::Uncalled).await;
     sleep(secs(1)).await;
     for one in &all {
         assert!(!admit(one, 1).await.expect("free").is_probe());
