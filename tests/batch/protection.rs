@@ -458,6 +458,8 @@ async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
         world.report(&processor, &limited).await;
         sleep(secs(60)).await;
         let _ = timeout(dropped_after, world.report(&processor, &probe)).await;
+        // A tenth of the pause.
+        sleep(secs(6)).await;
         let report = world.report(&processor, &next).await;
         assert_eq!(
             (script.calls().len(), deferrals(&report)),
