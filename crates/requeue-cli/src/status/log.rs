@@ -1,4 +1,4 @@
-//! The facts in a function's log: its circuits, the failures of its messages, and why it cannot start.
+//! The facts in a function's log: its circuits, why its messages wait or fail, and why it cannot start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ pub(super) struct LogFacts {
     changes: BTreeMap<(String, Option<String>), Change>,
     /// The last deferral by an open circuit, by log stream, and the time at which its message is due.
     deferrals: BTreeMap<String, (u64, u64)>,
-    /// The number of messages with each failure, and the time of the last one.
+    /// The number of lines with each reason to fail or to wait, and the time of the last one.
     failures: BTreeMap<Failure, (u64, u64)>,
     cannot_start: Option<(u64, String)>,
 }
@@ -41,9 +41,10 @@ fn of_stream(stream: &str) -> impl Fn(&(&(String, Option<String>), &Change)) -> 
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Failure {
-    /// `retried`, `dead-lettered` or `left to SQS`.
+    /// `retried`, `deferred`, `dead-lettered` or `left to SQS`.
     pub(super) result: &'static str,
-    pub(super) class: &'static str,
+    /// `None` for a message that waits without a failure of its own.
+    pub(super) class: Option<&'static str>,
     pub(super) reason: String,
 }
 
@@ -86,18 +87,23 @@ impl LogFacts {
                 }
                 return;
             }
-            Kind::Deferred if event.reason.as_deref() == Some("circuit-open") => {
-                let latest = self.deferrals.entry(stream.clone()).or_default();
-                *latest = (at, at + 1_000 * event.delay.unwrap_or_default()).max(*latest);
-                return;
-            }
+            Kind::Deferred => "deferred",
             Kind::Requeued => "retried",
             Kind::DeadLettered => "dead-lettered",
             Kind::Released => "left to SQS",
             _ => return,
         };
-        let Some(class) = event.class else { return };
-        let reason = event.reason.unwrap_or_else(|| "no reason given".to_owned());
+        let (class, reason) =
+            (event.class, event.reason.unwrap_or_else(|| "no reason given".to_owned()));
+        match reason.as_str() {
+            "circuit-open" if result == "deferred" => {
+                let latest = self.deferrals.entry(stream.clone()).or_default();
+                *latest = (at, at + 1_000 * event.delay.unwrap_or_default()).max(*latest);
+            }
+            // It was counted when it was dead-lettered.
+            "not-retried" | "annotated" if class.is_none() => return,
+            _ => {}
+        }
         let mut key = Failure { result, class, reason };
         if self.failures.len() >= MAX_GROUPS && !self.failures.contains_key(&key) {
             "other reasons".clone_into(&mut key.reason);
@@ -221,7 +227,39 @@ mod tests {
         let shown = failures.failures().into_iter();
         let shown: Vec<_> =
             shown.map(|(one, count, at)| (one.result, &*one.reason, count, at)).collect();
-        assert_eq!(shown, [("retried", "status 503", 2, 3), ("dead-lettered", "status 500", 1, 2)]);
+        let deferred = ("deferred", "circuit-open", 1, 9);
+        let expected = [("retried", "status 503", 2, 3), ("dead-lettered", "status 500", 1, 2)];
+        assert_eq!(shown, [&[deferred], &expected[..]].concat());
+    }
+
+    #[test]
+    fn a_message_that_waits_without_a_class_is_told_with_its_reason() {
+        let refused = "Lambda cannot invoke the function: ResourceNotFoundException";
+        for (disposition, reason, detail, expected) in [
+            ("defer", "call-refused", refused, Some("deferred")),
+            ("defer", "unclear", "", Some("deferred")),
+            ("defer", "table-throttled", "", Some("deferred")),
+            ("release", "abandoned", "", Some("left to SQS")),
+            ("release", "later-version", "", Some("left to SQS")),
+            ("dead-letter", "deferred-too-often", "", Some("dead-lettered")),
+            ("release", "not-retried", "", None),
+            ("release", "annotated", "", None),
+            ("complete", "already-completed", "", None),
+        ] {
+            let mut fields = serde_json::json!({ "messageId": "m", "disposition": disposition, "reason": reason });
+            let mut told = reason.to_owned();
+            if !detail.is_empty() {
+                fields["detail"] = detail.into();
+                told = format!("{reason}: {detail}");
+            }
+            let line = serde_json::json!({ "fields": fields }).to_string();
+            let facts = facts(&[("a", 1, &line), ("b", 2, &line)]);
+            let shown = facts.failures();
+            let shown = shown
+                .first()
+                .map(|(one, count, at)| (one.result, one.class, &*one.reason, *count, *at));
+            assert_eq!(shown, expected.map(|result| (result, None, &*told, 2, 2)), "{line}");
+        }
     }
 
     #[test]

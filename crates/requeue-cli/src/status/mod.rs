@@ -324,21 +324,20 @@ impl FunctionStatus {
         let failures = self.log.as_ref()?.failures();
         if failures.is_empty() {
             // A failed invocation has no line of a message.
-            return Some(format!(
-                "no line of a failed message in the last {}",
-                span(self.log_since)
-            ));
+            let since = span(self.log_since);
+            return Some(format!("no line of a failed or waiting message in the last {since}"));
         }
         let mut rows = Rows::under([
             Text("last, UTC"),
             Number("messages"),
             Text("result"),
             Text("class"),
-            Breakable("failure"),
+            Breakable("reason"),
         ]);
         for (Failure { result, class, reason }, count, at) in failures.iter().take(SHOWN) {
-            let (at, count) = (clock_time(time(*at)), thousands(*count));
-            rows.add([at, count, (*result).to_owned(), (*class).to_owned(), reason.clone()]);
+            let words = [*result, class.unwrap_or_default(), reason].map(str::to_owned);
+            let [result, class, reason] = words;
+            rows.add([clock_time(time(*at)), thousands(*count), result, class, reason]);
         }
         let more = failures.len().saturating_sub(SHOWN);
         let more = (more > 0).then(|| {
@@ -346,7 +345,7 @@ impl FunctionStatus {
             format!(
                 "\n{} more with {}",
                 counted(rest, "message"),
-                counted(more as u64, "other failure")
+                counted(more as u64, "other reason")
             )
         });
         Some(rows.text() + &more.unwrap_or_default())

@@ -168,8 +168,11 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
             json!({ "events": [
                 line("a", 3_600_000, &failed(long)),
                 line("b", 3_601_000, &failed(long)),
+            let waits = json!({ "messageId": "m", "disposition": "defer", "reason": "call-refused",
+                                "detail": "Lambda cannot invoke the function: ResourceNotFoundException" });
                 line("a", 3_602_000, &opened),
             ] })
+                line("a", 3_600_500, &waits),
         }
         _ if path.contains("event-source-mappings") => json!({ "EventSourceMappings": [{
             "EventSourceArn": QUEUE, "State": "Enabled", "UUID": "u",
@@ -218,13 +221,18 @@ async fn a_deployed_function_is_told_by_its_log_and_its_metrics() {
         assert_eq!((&circuit["state"], &circuit["cause"]), (&json!("open"), &json!("status 503")));
         assert_eq!(circuit["since"], "1970-01-01T01:00:02Z");
         let failures = function["failures"].as_array().unwrap();
-        assert_eq!((failures.len(), &failures[0]["messages"]), (1, &json!(2)));
+        assert_eq!((failures.len(), &failures[0]["messages"]), (2, &json!(2)));
+        assert_eq!(
+            (&failures[1]["result"], &failures[1]["class"]),
+            (&json!("deferred"), &Value::Null)
+        );
         let text = run(variables.clone(), place).await.succeeded();
         for part in [
             " orders             2           0         1   2 h 3 min",
             "open since 01:00:02 UTC in 1 execution environment: status 503",
             "1,203 received, 0 completed, 90 retried",
-            " 01:00:01           2   retried   temporary   status 503: https",
+            " 01:00:01           2   retried    temporary   status 503: https",
+            " 01:00:00           1   deferred               call-refused: Lambda cannot invoke the function: Res",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
@@ -265,6 +273,17 @@ async fn a_missing_permission_is_named_and_its_fact_is_unknown() {
 #[test]
 fn a_name_is_at_aws_unless_the_port_of_serve_is_given() {
     // Nothing listens there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_log_group_is_no_missing_permission() {
+    let sqs = queues().await;
+    let (server, aws) = (sqs.serve(0).await.unwrap(), aws("no log group").await);
+    let variables = [keys(&server.url()), vec![("AWS_ENDPOINT_URL", aws.url())]].concat();
+    let shown = run(variables, &["orders"]).await.succeeded();
+    let told = "unknown: circuit and failures: the log group /aws/lambda/pay does not exist; run \
+                `requeue doctor --function pay`";
+    assert!(shown.contains(told) && !shown.contains("permission"), "{shown}");
+}
+
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let port = port.to_string();
     for (arguments, told) in [
