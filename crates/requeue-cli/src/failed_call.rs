@@ -36,6 +36,8 @@ pub(crate) enum Cause {
     /// The key of a queue may not be used.
     KeyDenied,
     NoQueue,
+    /// Something else than a queue does not exist.
+    NotFound,
     NoResponse,
     NotOfAws,
     Throttled,
@@ -46,7 +48,7 @@ pub(crate) enum Cause {
 
 /// Sources: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot"; SQS API
 /// reference, common errors. The last ones are of an emulator that lacks the operation.
-const CODES: [(Cause, &str); 6] = [
+const CODES: [(Cause, &str); 7] = [
     (
         Cause::ExpiredCredentials,
         "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired",
@@ -63,6 +65,7 @@ const CODES: [(Cause, &str); 6] = [
     ),
     (Cause::KeyDenied, "KmsAccessDenied KMS.AccessDeniedException"),
     (Cause::NoQueue, "NonExistentQueue QueueDoesNotExist"),
+    (Cause::NotFound, "NoSuchEntity NotFoundException ParameterNotFound ResourceNotFoundException"),
     (Cause::NotImplemented, "InvalidAction NotImplemented UnknownOperationException"),
 ];
 
@@ -98,7 +101,10 @@ impl Cause {
             Self::TooManyPages => {
                 "look at that list by hand: this command reads 50 pages of it".to_owned()
             }
-            Self::Denied | Self::KeyDenied | Self::NoQueue | Self::Other => {
+            Self::NoQueue | Self::NotFound => {
+                "check its name, the region and the account of the credentials".to_owned()
+            }
+            Self::Denied | Self::KeyDenied | Self::Other => {
                 format!("run it with the permission {permission} on {resource}")
             }
         }
@@ -232,7 +238,11 @@ impl<'a> FailedCall<'a> {
         let cause = Cause::of(&self.error.code);
         let is_other = matches!(
             cause,
-            Cause::NotOfAws | Cause::NotImplemented | Cause::Throttled | Cause::Other
+            Cause::NotOfAws
+                | Cause::NotFound
+                | Cause::NotImplemented
+                | Cause::Throttled
+                | Cause::Other
         );
         is_other && matches!(self.error.kind, CallErrorKind::Refused | CallErrorKind::Malformed)
     }

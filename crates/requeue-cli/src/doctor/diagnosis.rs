@@ -156,6 +156,9 @@ pub(crate) fn unknown(Unread { permission, resource, error }: &Unread) -> (Strin
     let asked = format!("{permission} on {resource}");
     let found = match cause {
         Cause::TooManyPages => format!("{asked} has too many pages"),
+        Cause::NoQueue | Cause::NotFound => {
+            format!("{permission} found no {resource} ({code})")
+        }
         Cause::NotImplemented => format!("the server does not implement {asked} ({code})"),
         _ if error.kind == CallErrorKind::Ambiguous => format!("{asked} had no response ({code})"),
         _ => format!("{asked} was refused ({code})"),
@@ -281,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_action_that_a_server_does_not_have_needs_no_permission() {
+    fn only_a_refusal_is_told_as_a_missing_permission() {
         let unread = |code: &str| Unread {
             permission: "sqs:ListQueueTags",
             resource: "orders".to_owned(),
@@ -298,6 +301,11 @@ mod tests {
                 "not checked: the server does not implement sqs:ListQueueTags on orders \
                  (InvalidAction)",
                 "an emulator has only a part of AWS: run it against AWS",
+            ),
+            (
+                "ResourceNotFoundException",
+                "not checked: sqs:ListQueueTags found no orders (ResourceNotFoundException)",
+                "check its name, the region and the account of the credentials",
             ),
         ] {
             let Skip::Unknown(diagnosis) = Skip::from(&unread(code)) else { panic!("{code}") };

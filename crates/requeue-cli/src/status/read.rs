@@ -14,6 +14,7 @@ use crate::Error;
 use crate::config::PREFIX;
 use crate::dlq::sqs::Sqs;
 use crate::doctor::{Arn, Clients, Invoked, Known, text, unknown};
+use crate::failed_call::Cause;
 use crate::function::{FunctionConfiguration, Readiness};
 use crate::observe::epoch_millis;
 use crate::table::span;
@@ -56,7 +57,7 @@ impl Reader {
         self.queue(queue).await?;
         let Some(clients) = &self.clients else {
             self.tell(
-                "oldest message, circuit and failures: this endpoint is an SQS alone; `requeue serve` and \
+                "oldest message, circuit and failures: this endpoint has only the API of SQS; `requeue serve` and \
                  `requeue work` show circuit and failures in their output, and on their page with --ui"
                     .to_owned(),
             );
@@ -179,7 +180,7 @@ impl Reader {
                 self.tell(format!("log of {name}: {why}; run `requeue doctor --function {name}`"));
                 (None, self.status.since)
             }
-            None => self.log(&logs.group_of(&name)).await,
+            None => self.log(&logs.group_of(&name), &name).await,
         };
         let state = state(&configuration.state);
         let status = FunctionStatus { name, state, mappings, counts, log, log_since };
@@ -221,13 +222,20 @@ impl Reader {
         Some(counts)
     }
 
-    async fn log(&mut self, group: &str) -> (Option<LogFacts>, Duration) {
+    async fn log(&mut self, group: &str, function: &str) -> (Option<LogFacts>, Duration) {
         let mut since = self.status.since;
         for last in [since, SHORT] {
             since = last;
             let from = epoch_millis(self.status.now - since);
             let Some(clients) = &self.clients else { break };
             let lines = clients.log_lines(group, from, Some(PATTERN), MAX_PAGES).await;
+            if lines.as_ref().is_err_and(|it| Cause::of(&it.error.code) == Cause::NotFound) {
+                self.tell(format!(
+                    "circuit and failures: the log group {group} does not exist; run `requeue \
+                     doctor --function {function}`"
+                ));
+                break;
+            }
             let Some(lines) = self.known("circuit and failures", lines) else { break };
             if let Some(lines) = lines {
                 let mut facts = LogFacts::default();

@@ -147,6 +147,9 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
     if !denied.is_empty() && (operation == denied || path.contains(denied)) {
         return (StatusCode::BAD_REQUEST, json!({ "__type": "AccessDeniedException" }));
     }
+    if operation == "FilterLogEvents" && denied == "no log group" {
+        return (StatusCode::BAD_REQUEST, json!({ "__type": "ResourceNotFoundException" }));
+    }
     let response = match operation {
         "GetMetricStatistics" => match body["MetricName"].as_str().unwrap() {
             "ApproximateAgeOfOldestMessage" => json!({ "Datapoints": [
@@ -165,14 +168,14 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
             };
             let long = "status 503: https://payments.example/v1/charges/ch_3PqL0d2eZvKYlo2C0Xr";
             let opened = json!({ "event": "circuit-opened", "cause": "status 503" });
-            json!({ "events": [
-                line("a", 3_600_000, &failed(long)),
-                line("b", 3_601_000, &failed(long)),
             let waits = json!({ "messageId": "m", "disposition": "defer", "reason": "call-refused",
                                 "detail": "Lambda cannot invoke the function: ResourceNotFoundException" });
+            json!({ "events": [
+                line("a", 3_600_000, &failed(long)),
+                line("a", 3_600_500, &waits),
+                line("b", 3_601_000, &failed(long)),
                 line("a", 3_602_000, &opened),
             ] })
-                line("a", 3_600_500, &waits),
         }
         _ if path.contains("event-source-mappings") => json!({ "EventSourceMappings": [{
             "EventSourceArn": QUEUE, "State": "Enabled", "UUID": "u",
@@ -270,9 +273,6 @@ async fn a_missing_permission_is_named_and_its_fact_is_unknown() {
     assert!(run.status == 1 && run.stderr.contains("permission sqs:GetQueueAttributes"), "{run:?}");
 }
 
-#[test]
-fn a_name_is_at_aws_unless_the_port_of_serve_is_given() {
-    // Nothing listens there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_log_group_is_no_missing_permission() {
     let sqs = queues().await;
@@ -284,6 +284,9 @@ async fn a_missing_log_group_is_no_missing_permission() {
     assert!(shown.contains(told) && !shown.contains("permission"), "{shown}");
 }
 
+#[test]
+fn a_name_is_at_aws_unless_the_port_of_serve_is_given() {
+    // Nothing listens there.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let port = port.to_string();
     for (arguments, told) in [
