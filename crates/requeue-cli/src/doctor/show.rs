@@ -75,9 +75,13 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
 
 fn subject(deployment: &Deployment) -> String {
     let names: Vec<&str> = deployment.paths.iter().map(|path| path.source.arn.name()).collect();
+    let whose = match deployment.unlisted {
+        Some(_) => "",
+        None => ", which invokes no function: checked as a worker's (`requeue work`)",
+    };
     match &deployment.function {
         Some(function) => format!("function {} in {}", function.qualified(), deployment.region),
-        None => format!("queue {} in {}", names.join(", "), deployment.region),
+        None => format!("queue {} in {}{whose}", names.join(", "), deployment.region),
     }
 }
 
@@ -116,6 +120,16 @@ mod tests {
         let count = |words: &str| shown.matches(words).count();
         let counts = ["it is so", "the reason", "in words", "aws sqs a-command"].map(count);
         assert_eq!(counts, [2, 1, 1, 2], "{shown}");
+    }
+
+    #[test]
+    fn the_first_line_says_that_a_queue_invokes_no_function() {
+        let mut deployment = crate::doctor::checks::tests::good();
+        assert_eq!(subject(&deployment), "function orders in eu-west-1");
+        deployment.function = None;
+        let shown = text(&[(deployment, Vec::new())], counts(&[].into_iter()));
+        let first = "queue orders in eu-west-1, which invokes no function: checked as a worker's";
+        assert!(shown.starts_with(first), "{shown}");
     }
 
     #[test]
