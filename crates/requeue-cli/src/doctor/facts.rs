@@ -233,6 +233,7 @@ pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
     pub(crate) maximum_message_size: u64,
+    pub(crate) delay: Duration,
     pub(crate) redrive: Option<RedriveSettings>,
     /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has
     /// one.

@@ -187,6 +187,8 @@ checks! {
     "queue", queue::queue, "All other checks of a queue need its attributes.";
     "visibility-timeout", queue::visibility_timeout, "If a message becomes visible during its \
         batch, or during the retries of a throttled invocation, SQS delivers it twice.";
+    "queue-delay", queue::delay, "Each message without a delay of its own waits for the queue's \
+        DelaySeconds before its first receive, and so does a message that is sent again.";
     "retention", queue::retention, "If the retention of a waiting message ends, SQS deletes the \
         message silently, and does not move it to the dead-letter queue.";
     "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \

@@ -98,6 +98,7 @@ fn queue(attributes: &HashMap<Name, String>) -> QueueAttributes {
     let sources = list(&allow["sourceQueueArns"]).iter().filter_map(Value::as_str);
     QueueAttributes {
         visibility: secs(Name::VisibilityTimeout),
+        delay: secs(Name::DelaySeconds),
         retention: secs(Name::MessageRetentionPeriod),
         maximum_message_size: number(Name::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
         redrive: text(Name::RedrivePolicy).and_then(|policy| redrive(policy)),

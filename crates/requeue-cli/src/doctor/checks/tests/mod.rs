@@ -64,6 +64,7 @@ fn consumer(uuid: &str, function: &str) -> Mapping {
 fn queue(retention: u64) -> QueueAttributes {
     QueueAttributes {
         visibility: secs(380),
+        delay: secs(0),
         retention: secs(retention),
         maximum_message_size: 1_048_576,
         redrive: None,
@@ -412,7 +413,7 @@ fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
     let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
-    assert_eq!(findings.len(), 25);
+    assert_eq!(findings.len(), 26);
 }
 
 #[test]

@@ -17,6 +17,8 @@ fn in_place(d: &mut Deployment, receives: u32) {
 pub(super) const ROWS: &[Row] = &[
     ("queue", |d| d.path().source.queue = Ok(None), Some(Danger)),
     ("queue", |d| d.path().source.queue = refused(), Some(Unknown)),
+    ("queue-delay", |d| d.queue().delay = secs(1), Some(Warning)),
+    ("queue-delay", |d| d.path().source.queue = refused(), None),
     ("visibility-timeout", |d| d.path().source.queue = refused(), None),
     ("visibility-timeout", |d| d.queue().visibility = secs(59), Some(Danger)),
     ("visibility-timeout", |d| d.queue().visibility = secs(60), Some(Warning)),
