@@ -6,8 +6,8 @@ use requeue::{DeadLetterMode, Mode};
 use super::super::arn::function_name;
 use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
 use super::{
-    Checked, Context, LEAST_RECEIVES, Level, Remedy, Skip, all, at, consumers, danger, days, ok,
-    remedy, warning,
+    ASK, Checked, Context, LEAST_RECEIVES, Level, Remedy, Skip, all, at, consumers, danger, days,
+    ok, remedy, warning,
 };
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -29,7 +29,9 @@ pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let is_new = direct.is_none_or(|direct| direct.queue == Ok(None));
     let redrive = remedy::redrive_policy(arn, &(place(arn) + &name), LEAST_RECEIVES);
     let create = is_new.then(|| create(arn, &name));
+    let other = is_new.then_some("if another queue has its dead letters, name that one instead");
     let remedies = [Remedy::of(create.into_iter().chain([redrive]))];
+    let remedies = remedies.into_iter().chain(other.map(Remedy::from));
     let config = context.config().ok();
     let mode = config.and_then(|config| config.dead_letter.as_ref());
     if matches!(mode, Some(DeadLetterMode::Direct(_))) {
@@ -181,7 +183,7 @@ pub(super) fn dead_letter_consumers(context: &Context<'_>) -> Checked {
             format!("{found}: the function receives the messages again that it dead-lettered");
         danger(found, remedies)
     } else {
-        warning(found, remedies)
+        warning(found + ASK, remedies)
     }
 }
 

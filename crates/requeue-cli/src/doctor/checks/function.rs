@@ -6,7 +6,7 @@ use super::super::facts::{Function, FunctionSettings, Mapping, Readiness};
 use super::permissions::is_gone;
 use super::secrets::stored_text;
 use super::{
-    Checked, Context, LOWER, Level, Remedy, Skip, at, danger, not_checked, ok, remedy, warning,
+    ASK, Checked, Context, LOWER, Level, Remedy, Skip, at, danger, not_checked, ok, remedy, warning,
 };
 use crate::document::retries;
 use crate::table::{messages, span, thousands};
@@ -327,7 +327,7 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     let is_bounded = unbounded().next().is_none();
     let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });
     let (level, reason) = match reserved {
-        0 => (Level::Danger, ", so Lambda never invokes the function".to_owned()),
+        0 => (Level::Danger, format!(", so Lambda never invokes the function{ASK}")),
         _ if reserved < wanted => {
             let wanted = thousands(wanted);
             let reason = format!(", but its mappings run up to {wanted} batches at a time");

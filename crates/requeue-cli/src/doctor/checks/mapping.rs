@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::super::arn::function_name;
 use super::{
-    Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy, warning,
+    ASK, Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy,
+    warning,
 };
 use crate::table::{messages, span, thousands};
 
@@ -20,10 +21,13 @@ const MAX_CONCURRENCY: u32 = 1_000;
 
 pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
-    let found = format!("the mapping {} is {}", mapping.uuid, mapping.state);
+    let mut found = format!("the mapping {} is {}", mapping.uuid, mapping.state);
     let again = "create a mapping again, if the function is still to receive messages".to_owned();
     let (level, remedy) = match mapping.state.as_str() {
-        "Disabled" | "Disabling" => (Level::Danger, remedy::mapping(context, mapping, "--enabled")),
+        "Disabled" | "Disabling" => {
+            found += ASK;
+            (Level::Danger, remedy::mapping(context, mapping, "--enabled"))
+        }
         "Creating" | "Enabling" | "Enabled" | "Updating" => (Level::Ok, String::new()),
         "Deleting" => (Level::Warning, again),
         _ => {
@@ -95,7 +99,7 @@ pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
         );
         return danger(found, disable);
     }
-    warning(found, disable)
+    warning(found + ASK, disable)
 }
 
 /// The handlers of a batch that run at once, the rounds of them, and the time that the function has.

@@ -34,6 +34,8 @@ pub(crate) const LEAST_RECEIVES: u32 = 5;
 /// Receives after which an annotated copy is visible again at once.
 const ANNOTATED_RECEIVES: u32 = 10;
 
+/// Somebody may have done on purpose what the remedy would undo.
+const ASK: &str = "; ask first whether a colleague wants it so";
 const LOWER: &str = "lower the MaximumConcurrency or the MaximumPollers of the mappings";
 
 pub(crate) use alarms::REQUEUE;

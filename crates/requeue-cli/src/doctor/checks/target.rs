@@ -9,7 +9,7 @@ use super::super::facts::{InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
 use super::{
-    Checked, Context, LOWER, Level, Remedy, Skip, at, danger, lengthen, ok, remedy, warning,
+    ASK, Checked, Context, LOWER, Level, Remedy, Skip, at, danger, lengthen, ok, remedy, warning,
 };
 use crate::table::span;
 
@@ -55,24 +55,26 @@ fn most_calls(context: &Context<'_>) -> Result<Option<u32>, Skip> {
 
 pub(super) fn target(context: &Context<'_>) -> Checked {
     let InvokedFunction { name, properties, .. } = of(context)?;
-    let other = |value| [remedy::variable(context, "TARGET_FUNCTION", value)];
+    let other = |value| remedy::variable(context, "TARGET_FUNCTION", value);
     let Some(TargetProperties { state, isolates_tenants, is_durable, .. }) = properties.as_ref()?
     else {
         let found = format!("there is no function {name} in {}", context.region());
-        return danger(found, other("NAME"));
+        let list = "--query 'Functions[].FunctionName' --output text";
+        let list = Remedy::from(remedy::lambda(context, "list-functions", list));
+        return danger(found, [list.then(other("NAME"))]);
     };
     if *isolates_tenants {
         let found = format!(
             "{name} isolates tenants, which Requeue does not support: Lambda invokes such a function \
              only with a tenant id"
         );
-        return danger(found, other("NAME"));
+        return danger(found, [other("NAME")]);
     }
     if *is_durable && qualifier(name, function_name(name)).is_none() {
         let found = format!(
             "{name} is a durable function, and Lambda invokes it only by a version or an alias"
         );
-        return danger(found, other(&format!("{name}:ALIAS")));
+        return danger(found, [other(&format!("{name}:ALIAS"))]);
     }
     let (level, words, command) = readiness(state);
     // Only a call activates it.
@@ -140,11 +142,14 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
         let level = if reserved == 0 { Level::Danger } else { Level::Warning };
         return at(level, found, [remedy::after(&["concurrency"])]);
     };
-    let found = format!(
+    let mut found = format!(
         "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time"
     );
     let level = match reserved {
-        0 => Level::Danger,
+        0 => {
+            found += ASK;
+            Level::Danger
+        }
         _ if reserved < needed => Level::Warning,
         _ => Level::Ok,
     };

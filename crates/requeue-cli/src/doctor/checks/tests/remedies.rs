@@ -8,7 +8,7 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 12] = [
+    let table: [Remedies; 13] = [
         (
             "settings",
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
@@ -58,11 +58,21 @@ fn remedies_name_what_is_there() {
                 d.fifo();
                 d.queue().redrive = None;
             },
-            &["aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo \
+            &[
+                "aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo \
                --attributes MessageRetentionPeriod=1209600,FifoQueue=true\naws sqs \
                set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes \
-               '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'"],
+               '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'",
+                "if another queue has its dead letters, name that one instead",
+            ],
+        ),
+        (
+            "target",
+            |d| target::invoked(d).properties = Ok(None),
+            &["aws lambda list-functions --region eu-west-1 --query 'Functions[].FunctionName' \
+               --output text\ntemplate, below Environment: Variables: \
+               `REQUEUE_TARGET_FUNCTION: NAME`"],
         ),
         (
             "recursive-loop",
@@ -135,5 +145,27 @@ fn remedies_name_what_is_there() {
         change(&mut deployment);
         let finding = found(&deployment, id).unwrap();
         assert_eq!(finding.diagnosis.remedies, *expected, "{id}");
+    }
+}
+
+#[test]
+fn a_command_that_may_undo_the_work_of_a_colleague_says_so() {
+    let changes: [(&str, Change); 6] = [
+        ("mapping-enabled", |d| d.mapping().state = "Disabled".to_owned()),
+        ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned()),
+        ("concurrency", |d| d.function().reserved_concurrency = Ok(Some(0))),
+        ("target-concurrency", |d| target::invoked(d).reserved_concurrency = Ok(Some(0))),
+        ("other-consumers", |d| {
+            d.path().source.consumers.as_mut().unwrap().push(consumer("5a", "audit"));
+        }),
+        ("dead-letter-consumers", |d| {
+            d.path().dead_letters.as_mut().unwrap().consumers = Ok(vec![consumer("5a", "audit")]);
+        }),
+    ];
+    for (id, change) in changes {
+        let mut deployment = good();
+        change(&mut deployment);
+        let found = found(&deployment, id).unwrap().diagnosis.found;
+        assert!(found.ends_with(ASK), "{id}: {found}");
     }
 }
