@@ -171,6 +171,8 @@ pub(crate) struct FunctionSettings {
     pub(crate) config: Settings,
     /// One line for each variable that is invalid. The rest is read as if it were not set.
     pub(crate) problems: Vec<String>,
+    /// The names of the variables that are not in `config`, since they or others are invalid.
+    pub(crate) unread: BTreeSet<String>,
     pub(crate) secrets: BTreeSet<String>,
     pub(crate) variables: usize,
     /// The place of a policy that only the function reads: the ARN of a stored text, or a file in
@@ -231,9 +233,9 @@ pub(crate) struct Reached {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
+    pub(crate) delay: Duration,
     pub(crate) retention: Duration,
     pub(crate) maximum_message_size: u64,
-    pub(crate) delay: Duration,
     pub(crate) redrive: Option<RedriveSettings>,
     /// The ARNs of the queues that a redrive allow policy allows, if this dead-letter queue has
     /// one.

@@ -56,11 +56,12 @@ fn read_settings<'v>(
     if policy_place.as_ref().is_some_and(|place| !place.starts_with("arn:")) {
         variables.remove("REQUEUE_POLICY");
     }
-    let ((config, secrets), problems) = read_valid(variables);
+    let ((config, secrets), problems, unread) = read_valid(variables);
     let policy_elsewhere = policy_place.filter(|_| policy.is_none());
     let (variables, rest) = (count, FunctionSettings::default());
     let read = FunctionSettings {
         problems,
+        unread,
         secrets,
         variables,
         policy_elsewhere,
@@ -73,16 +74,17 @@ fn read_settings<'v>(
 
 /// The settings that `requeue work` would read here.
 pub(crate) async fn of_worker(policy: Option<&Document>) -> FunctionSettings {
-    let (mut config, problems) = match Config::load().await {
-        Ok(config) => (config, Vec::new()),
+    let (mut config, problems, unread) = match Config::load().await {
+        Ok(config) => (config, Vec::new(), BTreeSet::new()),
         Err(invalid) => {
             let variables = Variables::from_env().into_values().into_iter().collect();
-            (read_valid(variables).0.0, invalid.problems().to_vec())
+            let ((config, _), _, unread) = read_valid(variables);
+            (config, invalid.problems().to_vec(), unread)
         }
     };
     config.settings.dead_letter.get_or_insert(DeadLetterMode::OF_WORKERS);
     let table = Variables::from_env().get("TABLE");
-    with_policy(policy, config, FunctionSettings { problems, table, ..Default::default() })
+    with_policy(policy, config, FunctionSettings { problems, unread, table, ..Default::default() })
 }
 
 /// These settings, with the policy that the user gives instead of theirs.
@@ -91,7 +93,8 @@ fn with_policy(
     Config { mut settings, function, function_settings, .. }: Config,
     read: FunctionSettings,
 ) -> FunctionSettings {
-    let is_invalid = read.problems.iter().any(|problem| problem.starts_with("REQUEUE_POLICY"));
+    let mut invalid = read.problems.iter().chain(&read.unread);
+    let is_invalid = invalid.any(|problem| problem.starts_with("REQUEUE_POLICY"));
     let lacks_policy = policy.is_none() && is_invalid;
     if let Some(policy) = policy {
         policy.clone().apply_to(&mut settings);
@@ -104,21 +107,29 @@ fn with_policy(
 /// The settings, and the ARNs of the secrets in them.
 type ReadConfig = (Config, BTreeSet<String>);
 
-/// Reads the valid variables, as if the others were not set, and returns the problems of these.
-/// Each problem begins with the name of its variable.
-fn read_valid(mut variables: HashMap<String, String>) -> (ReadConfig, Vec<String>) {
-    let mut problems = Vec::new();
+/// Reads the valid variables, as if the others were not set. Returns also the problems that the
+/// function reports at its start, and the names of all variables that are left out.
+fn read_valid(
+    mut variables: HashMap<String, String>,
+) -> (ReadConfig, Vec<String>, BTreeSet<String>) {
+    let (mut problems, mut unread) = (Vec::new(), BTreeSet::new());
     loop {
         let invalid = match Config::from_vars_without_secrets(variables.clone()) {
-            Ok(read) => return (read, problems),
+            Ok(read) => return (read, problems, unread),
+            Err(_) if variables.is_empty() => return (ReadConfig::default(), problems, unread),
             Err(invalid) => invalid,
         };
-        problems.extend_from_slice(invalid.problems());
-        let named: Vec<&str> = problems.iter().filter_map(|it| it.split(' ').next()).collect();
-        let before = variables.len();
-        variables.retain(|name, _| !named.contains(&name.as_str()));
-        if variables.len() == before {
-            return (ReadConfig::default(), problems);
+        let named = |problem: &String| {
+            // A problem begins with its variable; if that one is missing, another one needs it.
+            let mut words = problem.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            words.find(|word| variables.contains_key(*word)).map(str::to_owned)
+        };
+        let named: BTreeSet<String> = invalid.problems().iter().filter_map(named).collect();
+        let is_unread = |name: &String| named.is_empty() || named.contains(name);
+        unread.extend(variables.extract_if(|name, _| is_unread(name)).map(|(name, _)| name));
+        // Without these variables, others may have no effect.
+        if problems.is_empty() {
+            problems = invalid.problems().to_vec();
         }
     }
 }
@@ -200,6 +211,16 @@ mod tests {
         let names: Vec<&str> =
             read.problems.iter().filter_map(|problem| problem.split(' ').next()).collect();
         assert_eq!(names, ["REQUEUE_CONCURRENCI", "REQUEUE_STRATEGY"], "{:?}", read.problems);
+        // The variable that needs the missing one is left out alone.
+        let read = valid(&[("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_RECURSIVE_LOOP", "Allow")]);
+        assert_eq!(read.config.recursive_loop, requeue::RecursiveLoop::Allow);
+        assert_eq!(read.unread, ["REQUEUE_DEAD_LETTER".to_owned()].into());
+        assert_eq!(read.problems.len(), 1, "{:?}", read.problems);
+        // A variable that has no effect only without another one is no problem of its own.
+        let url = "https://sqs.eu-west-1.amazonaws.com/123456789012/dead";
+        let read =
+            valid(&[("REQUEUE_DEAD_LETTER", "dierct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", url)]);
+        assert_eq!((read.problems.len(), read.unread.len()), (1, 2), "{:?}", read.problems);
         let policy = [("REQUEUE_POLICY", r#"{"maxRetries": -1}"#), ("REQUEUE_MODE", "report")];
         let read = valid(&policy);
         assert_eq!((read.config.mode, read.lacks_policy), (requeue::Mode::Report, true));

@@ -187,10 +187,10 @@ checks! {
     "batch-fits-timeout", mapping::batch_fits_timeout, "If an invocation has no time left for a \
         message, Requeue defers it. That costs requests, and with visibility a receive.";
     "queue", queue::queue, "All other checks of a queue need its attributes.";
-    "visibility-timeout", queue::visibility_timeout, "If a message becomes visible during its \
-        batch, or during the retries of a throttled invocation, SQS delivers it twice.";
     "queue-delay", queue::delay, "Each message without a delay of its own waits for the queue's \
         DelaySeconds before its first receive, and so does a message that is sent again.";
+    "visibility-timeout", queue::visibility_timeout, "If a message becomes visible during its \
+        batch, or during the retries of a throttled invocation, SQS delivers it twice.";
     "retention", queue::retention, "If the retention of a waiting message ends, SQS deletes the \
         message silently, and does not move it to the dead-letter queue.";
     "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \
@@ -232,7 +232,10 @@ fn after(id: &str) -> &'static [&'static str] {
         "network" => &["queue-permissions", "key-permissions"],
         "recursive-loop" => &["REQUEUE_RECURSIVE_LOOP", "REQUEUE_STRATEGY", "REQUEUE_MODE"],
         "rate-limit" => &["REQUEUE_MAX_ENVIRONMENTS", "REQUEUE_CONCURRENCY"],
-        "target-timeout" | "target-concurrency" => &["REQUEUE_CONCURRENCY"],
+        "target-timeout" => {
+            &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL", "REQUEUE_RESERVE_SECONDS"]
+        }
+        "target-concurrency" => &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL"],
         // Without these, an enabled mapping would lose messages.
         "mapping-enabled" => &[
             "settings",
@@ -243,15 +246,25 @@ fn after(id: &str) -> &'static [&'static str] {
         ],
         "filters" => &["REQUEUE_WRAP"],
         "other-consumers" => &["mapping-enabled", "queue"],
-        "batch-fits-timeout" => &["REQUEUE_CONCURRENCY", "REQUEUE_TIMEOUT_SECONDS"],
+        "batch-fits-timeout" => &[
+            "REQUEUE_CONCURRENCY",
+            "REQUEUE_TIMEOUT_SECONDS",
+            "REQUEUE_RESERVE_SECONDS",
+            "REQUEUE_TARGET_FUNCTION",
+        ],
         // The target's timeout counts for a call.
         "visibility-timeout" => &["target", "REQUEUE_TIMEOUT_SECONDS"],
-        "retention" | "message-size" | "key-permissions" => &["REQUEUE_STRATEGY"],
-        "max-receive-count" => {
-            &["redrive-policy", "dead-letter-queue", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"]
-        }
+        "retention" | "message-size" => &["REQUEUE_STRATEGY"],
+        "key-permissions" => &["REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
+        "max-receive-count" => &[
+            "redrive-policy",
+            "dead-letter-queue",
+            "REQUEUE_STRATEGY",
+            "REQUEUE_MODE",
+            "REQUEUE_DEAD_LETTER",
+        ],
         "dead-letter-reasons" | "direct-queue" => {
-            &["redrive-policy", "dead-letter-queue", "REQUEUE_DEAD_LETTER"]
+            &["redrive-policy", "dead-letter-queue", "REQUEUE_MODE", "REQUEUE_DEAD_LETTER"]
         }
         "queue-permissions" => &["queue", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
         "dead-letter-alarm" => &["dead-letter-queue"],
@@ -262,8 +275,9 @@ fn after(id: &str) -> &'static [&'static str] {
 
 /// Replaces each remedy that is to wait for another one, by [`after`].
 pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
+    let settings = deployment.settings.iter();
     let problems: Vec<&String> =
-        deployment.settings.iter().flat_map(|read| &read.problems).collect();
+        settings.flat_map(|read| read.problems.iter().chain(&read.unread)).collect();
     let dangers = findings.iter().filter(|it| it.diagnosis.level == Level::Danger);
     let dangers: Vec<_> = dangers.map(|it| (it.id, it.queue.clone())).collect();
     for Finding { id, queue, diagnosis, .. } in findings {

@@ -233,6 +233,125 @@ fn nothing_is_checked_by_a_variable_that_is_not_valid() {
     }
 }
 
+fn environments(d: &mut Deployment, most: u32) {
+    if let Some(table) = &mut d.valid().config.shared_table {
+        table.max_environments = most;
+    }
+}
+
+fn per_call(d: &mut Deployment, most: u32) {
+    if let Some(target) = &mut d.target {
+        target.messages_per_call = most;
+    }
+}
+
+/// A variable, its default, and other values.
+type Values = (&'static str, Change, &'static [Change]);
+
+#[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
+fn a_check_names_each_variable_without_whose_value_it_may_warn_by_mistake() {
+    let variables: [Values; 13] = [
+        (
+            "REQUEUE_STRATEGY",
+            |d| d.valid().config.strategy = Strategy::Copy,
+            &[|d| d.valid().config.strategy = Strategy::Visibility],
+        ),
+        (
+            "REQUEUE_MODE",
+            |d| d.valid().config.mode = Mode::Requeue,
+            &[|d| d.valid().config.mode = Mode::Report],
+        ),
+        (
+            "REQUEUE_DEAD_LETTER",
+            |d| {
+                d.valid().config.dead_letter = None;
+                d.path().direct = None;
+            },
+            &[
+                |d| d.valid().config.dead_letter = Some(DeadLetterMode::Redrive),
+                |d| d.valid().config.dead_letter = Some(DeadLetterMode::Annotate),
+                |d| d.direct(14 * DAY),
+            ],
+        ),
+        (
+            "REQUEUE_CONCURRENCY",
+            |d| d.valid().config.limits.concurrency = 10,
+            &[
+                |d| d.valid().config.limits.concurrency = 1,
+                |d| d.valid().config.limits.concurrency = 1_000,
+            ],
+        ),
+        (
+            "REQUEUE_TIMEOUT_SECONDS",
+            |d| d.valid().config.limits.timeout = secs(30),
+            &[|d| d.valid().config.limits.timeout = secs(1)],
+        ),
+        (
+            "REQUEUE_RESERVE_SECONDS",
+            |d| d.valid().config.limits.reserve = secs(5),
+            &[|d| d.valid().config.limits.reserve = secs(0)],
+        ),
+        (
+            "REQUEUE_WRAP",
+            |d| d.valid().config.wrap = Wrap::WhenNeeded,
+            &[|d| d.valid().config.wrap = Wrap::Never],
+        ),
+        (
+            "REQUEUE_METRICS",
+            |d| d.valid().config.metrics = Some(Metrics::of("orders")),
+            &[|d| d.valid().config.metrics = None],
+        ),
+        (
+            "REQUEUE_SERVICE",
+            |d| d.valid().config.metrics = Some(Metrics::of("another")),
+            &[|d| d.valid().config.metrics = Some(Metrics::of("orders"))],
+        ),
+        (
+            "REQUEUE_RECURSIVE_LOOP",
+            |d| d.valid().config.recursive_loop = RecursiveLoop::Terminate,
+            &[|d| d.valid().config.recursive_loop = RecursiveLoop::Allow],
+        ),
+        (
+            "REQUEUE_MAX_ENVIRONMENTS",
+            |d| environments(d, 5),
+            &[|d| environments(d, 1), |d| environments(d, 10)],
+        ),
+        (
+            "REQUEUE_MESSAGES_PER_CALL",
+            |d| per_call(d, 10),
+            &[|d| per_call(d, 1), |d| per_call(d, 10_000)],
+        ),
+        (
+            "REQUEUE_TARGET_FUNCTION",
+            |d| d.target = None,
+            &[|d| {
+                target::invoked(d);
+            }],
+        ),
+    ];
+    let mut missing = BTreeSet::new();
+    for (id, change, _) in TABLES.iter().flat_map(|table| table.iter()) {
+        let level = |set: Change| {
+            let mut deployment = good();
+            change(&mut deployment);
+            if deployment.settings.is_ok() && !deployment.paths.is_empty() {
+                set(&mut deployment);
+            }
+            let config = deployment.settings.as_ref().ok().map(|read| &read.config);
+            let check = OF_FUNCTION.iter().chain(OF_QUEUE).find(|check| check.id == *id).unwrap();
+            let path = deployment.paths.first();
+            let finding = check.finding(&Context { deployment: &deployment, path, config });
+            finding.map_or(Fine, |finding| finding.diagnosis.level)
+        };
+        for (name, default, others) in variables {
+            let is_false = level(default) > Unknown && others.iter().any(|set| level(*set) == Fine);
+            missing.extend((is_false && !after(id).contains(&name)).then_some((*id, name)));
+        }
+    }
+    assert_eq!(missing, BTreeSet::new());
+}
+
 #[test]
 fn commands_in_any_order_leave_a_visibility_timeout_above_the_timeout() {
     let commands = |change: Change| -> Vec<String> {
