@@ -163,7 +163,8 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
         "1 message copied to bills\n\
          5 messages copied to orders\n\
          1 message not copied, and still here: sent here without a source, and orders-dlq \
-         belongs to bills and orders; --source-queue sends all of them to the one that it names\n"
+         belongs to bills and orders; --source-queue redrives those \
+             that claim its queue, and --queue with --id and --to any\n"
     );
     assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
     assert_eq!(world.dead()[0].id, stray);
@@ -386,7 +387,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
     let run = world.dlq(&["redrive", "--yes"]).await;
     let words = "5 messages not copied, and still here: sent here without a source, and orders-dlq \
-                 belongs to bills and orders; --source-queue sends all of them";
+                 belongs to bills and orders; --source-queue redrives those";
     assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
     assert!(run.stdout.contains("5 of these claim to come from orders\n"), "{run:?}");

@@ -209,7 +209,6 @@ impl<'a> Copier<'a> {
             self.fail(letter, "written by a later version");
             return None;
         }
-        self.result.without_source += u64::from(route.decides_for(letter, &dead));
         let body = self.body(letter, &dead);
         Some((to, CopyDraft { letter, attributes, body }))
     }

@@ -40,7 +40,8 @@ pub(crate) const HELP: &str = "\
     task would also move those of other queues.\n\n\
     A message stays here if SQS moved it here from another queue than that of --source-queue, or \
     if it claims to come from another queue than that one or, without --source-queue, than its \
-    destination. Anybody who may send to the queue can write such a claim, so a claim never chooses \
+    destination. If several queues have this dead-letter queue, a message without any source stays \
+    too. Anybody who may send to the queue can write such a claim, so a claim never chooses \
     a destination. --to without --source-queue sends all chosen messages to one queue.\n\n\
     The command deletes a message only after SQS confirmed its copy. An unconfirmed message stays \
     and becomes visible again. No interruption loses a message. If the command is killed, its \

@@ -35,8 +35,6 @@ pub(super) struct Plan {
     without_new_retries: u64,
     /// Of the messages to move: Requeue cannot recognise the redrive by its time.
     moved_too_soon: u64,
-    /// Of the messages to copy: no queue is known to be their source, so `--source-queue` decides.
-    without_source: u64,
     not_chosen: u64,
     #[serde(rename = "complete")]
     is_complete: bool,
@@ -48,14 +46,6 @@ pub(super) struct Plan {
     left_hidden: usize,
     #[serde(skip)]
     pub(super) is_interrupted: bool,
-}
-
-pub(super) fn without_source(count: u64) -> Option<String> {
-    let name = if count == 1 { "names" } else { "name" };
-    (count > 0).then(|| {
-        let all = messages(count);
-        format!("{all} of these {name} no source queue, and may belong to another one")
-    })
 }
 
 #[derive(Serialize)]
@@ -152,7 +142,6 @@ impl Plan {
         *count += 1;
         let is_too_soon = dead.was_sent_lately(Clock::system().now());
         self.moved_too_soon += u64::from(route.moves(letter) && is_too_soon);
-        self.without_source += u64::from(route.decides_for(letter, dead));
         let is_spent = !route.arguments.fresh_budget && dead.redrives() >= DeadLetter::MAX_REDRIVES;
         self.without_new_retries += u64::from(is_spent);
         true
@@ -186,7 +175,6 @@ impl Plan {
         for (source, count) in &self.not_possible_by_claim {
             lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
         }
-        lines.extend(without_source(self.without_source));
         let too_soon = "failed less than three minutes ago, and may come back without a call: wait, or \
                         redrive them with --copy";
         let spent = format!(

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Arguments;
-use super::plan::without_source;
 use super::route::LeftBehind;
 use crate::dlq::outcome::Outcomes;
 use crate::dlq::queue::DeadLetters;
@@ -42,9 +41,6 @@ pub(super) struct RedriveResult {
     /// Messages sent after the start: perhaps the same ones again.
     #[serde(rename = "arrivedMeanwhile")]
     pub(super) newcomers: u64,
-    /// Messages without a known source that were to be copied to the chosen queue.
-    #[serde(skip)]
-    pub(super) without_source: u64,
     /// Set only after SQS's counts were compared with the messages seen.
     #[serde(rename = "complete")]
     pub(super) is_complete: bool,
@@ -126,7 +122,6 @@ impl RedriveResult {
         for (to, count) in &self.copied {
             line(format!("{} copied to {to}", messages(*count)));
         }
-        without_source(self.without_source).into_iter().for_each(&mut line);
         if self.not_chosen > 0 {
             let about = if self.is_cut_by_limit { "about " } else { "" };
             let so_far = if self.remaining.is_some() { "so far " } else { "" };

@@ -19,8 +19,6 @@ pub(crate) struct RedriveRoute<'r> {
     pub(super) dead_letters: &'r DeadLetters,
     /// The destination of all messages, if --to names one.
     pub(super) to: Option<QueueArn>,
-    /// Whether other queues also have this dead-letter queue.
-    is_shared: bool,
     /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
     /// knows the source only of messages that it moved itself.
     strays: Result<QueueArn, String>,
@@ -114,41 +112,40 @@ impl<'r> RedriveRoute<'r> {
         let known = to.clone().or_else(|| source.clone());
         // A move task moves all messages, also those of a queue that no longer names this one.
         let has_to_copy = arguments.has_to_copy() || source.is_some();
-        let sources = if has_to_copy && known.is_some() {
-            Vec::new()
+        let sources = if has_to_copy && source.is_none() && to.is_some() {
+            Ok(Vec::new())
         } else {
-            sqs.sources(&queue.arn).await?
+            match sqs.sources(&queue.arn).await {
+                Err(error) if source.is_some() => Err(error.to_string()),
+                sources => Ok(sources?),
+            }
         };
         let name = queue.arn.name();
-        let strays = match (known, &sources[..]) {
-            (Some(known), _) => Ok(known),
-            (None, [only]) => Ok(only.clone()),
-            (None, []) => {
+        let strays = match (known, sources.as_deref()) {
+            (Some(known), Ok([] | [_])) => Ok(known),
+            (None, Ok([only])) => Ok(only.clone()),
+            (_, Err(error)) => Err(format!("sent here without a source: {error}")),
+            (None, Ok([])) => {
                 return Err(format!(
                     "no queue names {name} in its redrive policy; name the destination: `requeue \
                      dlq redrive --to QUEUE`"
                 )
                 .into());
             }
-            (None, several) => {
+            (_, Ok(several)) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
                 Err(format!(
-                    "sent here without a source, and {name} belongs to {}; --source-queue sends all of \
-                     them to the one that it names",
+                    "sent here without a source, and {name} belongs to {}; --source-queue redrives \
+                     those that claim its queue, and --queue with --id and --to any",
                     all.join(" and ")
                 ))
             }
         };
-        // Without the permission to ask, a choice counts as that of the only source queue.
-        let is_shared = match source {
-            Some(_) => sqs.sources(&queue.arn).await.is_ok_and(|sources| sources.len() > 1),
-            None => false,
-        };
         // SQS runs move tasks only for queues that are a dead-letter queue.
-        let by_move_task = !has_to_copy && !sources.is_empty();
+        let by_move_task = !has_to_copy && sources.is_ok_and(|sources| !sources.is_empty());
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
-        Ok(Self { arguments, dead_letters, to, is_shared, strays, by_move_task, prefix })
+        Ok(Self { arguments, dead_letters, to, strays, by_move_task, prefix })
     }
 
     /// The destination of a copy of this message, or the reason for which it stays.
@@ -170,21 +167,17 @@ impl<'r> RedriveRoute<'r> {
                 Err(StayReason::Of(self.shown(&own.to_string())))
             };
         }
-        let stray = self.strays.as_ref().map_err(|why| StayReason::Unknown(why.clone()))?;
+        let claim = claimed_source(letter, dead);
+        let stray = match chosen {
+            Some(chosen) if claim.is_some() => self.to.as_ref().unwrap_or(chosen),
+            _ => self.strays.as_ref().map_err(|why| StayReason::Unknown(why.clone()))?,
+        };
         let meant = chosen.as_ref().unwrap_or(stray);
         let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, meant));
-        match claimed_source(letter, dead).filter(contradicts) {
+        match claim.filter(contradicts) {
             Some(claim) => Err(StayReason::Claims(self.shown(claim))),
             None => Ok(stray),
         }
-    }
-
-    /// Whether this message may belong to another queue than the chosen one: its source is not
-    /// known.
-    pub(crate) fn decides_for(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
-        self.is_shared
-            && letter.record.dead_letter_source.is_none()
-            && claimed_source(letter, dead).is_none()
     }
 
     /// By the name alone in the dead-letter queue's account and region.

@@ -132,6 +132,56 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_without_a_source_stays_if_it_may_belong_to_several_queues() {
+    for (others, denied, options, reason) in [
+        (0, false, &[][..], None),
+        (1, false, &[], Some("sent here without a source, and orders-dlq belongs to orders and ")),
+        (1, false, &["--to", "orders"], Some("sent here without a source, and orders-dlq belongs")),
+        (0, true, &[], Some("sent here without a source: SQS refuses ListDeadLetterSourceQueues")),
+    ] {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
+        let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
+        let policy = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
+        let policy = [("RedrivePolicy", policy.as_str())];
+        let orders = sqs.create_queue("orders", policy).expect("a name");
+        for other in 0..others {
+            sqs.create_queue(&format!("other-{other}"), policy).expect("a name");
+        }
+        let claim = format!(
+            r#"{{"retryCount":1,"originalMessageId":"m-1","retryTimestamp":"2026-11-21T01:02:03.004Z",
+            "retryState":{{"v":1,"source":"{orders}"}}}}"#
+        );
+        for body in ["{}", &claim] {
+            let send = sqs.client().send_message().queue_url(dead_letters.url());
+            send.message_body(body).send().await.expect("sent");
+        }
+        if denied {
+            sqs.set_faults(|call| match call.operation.as_str() {
+                "ListDeadLetterSourceQueues" => Fault::refuse(403, "AccessDenied"),
+                _ => Fault::None,
+            });
+        }
+        let line = [&["redrive"], options].concat();
+        let CommandLine { mut arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+        arguments.to = arguments.to.map(|_| orders.url().parse().expect("a URL"));
+        let client = Sqs::new(sqs.client());
+        let of = DeadLetters::of(client, &dead_letters, Some(&orders)).await.expect("it is there");
+        let route = RedriveRoute::find(&arguments, &of).await.expect("a queue");
+        let (stop, progress) =
+            (Stop::listen().expect("signals"), CommandProgress::silent("copying"));
+        let mut redrive = RedriveResult::default();
+        copy_all(&route, &stop, &progress, &mut redrive).await.expect("no error");
+        let stays = u64::from(reason.is_some());
+        assert_eq!(redrive.copied["orders"], 2 - stays, "{options:?}");
+        let failed: Vec<_> = redrive.failed.into_iter().collect();
+        assert!(failed.iter().map(|(_, count)| count).sum::<u64>() == stays, "{failed:?}");
+        assert!(failed.iter().all(|(why, _)| why.starts_with(reason.unwrap_or(""))), "{failed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_a_first_copy_is_waited_for() {
     let mut took = Vec::new();
     for reason in ["expired", "unknown"] {
