@@ -207,6 +207,27 @@ async fn of_a_fifo_queue_the_first_ten_of_each_group_are_looked_at_and_the_rest_
 }
 
 #[tokio::test]
+async fn the_plan_of_a_fifo_redrive_names_those_that_it_goes_on_to() {
+    let world = world(".fifo", [("a", "temporary"); 12]).await;
+    let run = world.dlq(&["redrive", "--dry-run"]).await;
+    for words in [
+        "at least 10 messages would be copied to m.fifo and deleted here\n",
+        "about 2 messages not in this plan, which a redrive reaches as those before them leave\n",
+    ] {
+        assert!(run.stdout.contains(words), "{run:?}");
+    }
+    let run = world.dlq(&["redrive", "--dry-run", "--limit", "3"]).await;
+    for words in [
+        "\n3 messages would be copied to m.fifo and deleted here\n",
+        "about 2 messages not reached, and not in this plan\n",
+    ] {
+        assert!(run.stdout.contains(words), "{run:?}");
+    }
+    let run = world.dlq(&["redrive", "--yes"]).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, "12 messages copied to m.fifo\n"), "{run:?}");
+}
+
+#[tokio::test]
 async fn more_groups_than_a_receive_has_room_for_are_all_seen() {
     // From 1 to 13 messages, so that receives end everywhere.
     let groups: Vec<String> = (1..=13).map(|size| format!("g{size}")).collect();

@@ -173,7 +173,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             output::remark("nothing was done");
             return Ok(stop.status(is_empty && plan.finds_all(&route)));
         }
-        redrive.planned = Some(plan.to_redrive());
+        redrive.planned = plan.to_redrive();
     } else {
         drop(asking);
     }
@@ -194,7 +194,6 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     .into())
 }
 
-/// The counts that a plan would have had.
 const MOVED_UNSEEN: &str = "SQS moved the messages as they are: one that failed less than three \
                             minutes ago may come back without a call; --copy redrives such messages";
 
@@ -288,7 +287,7 @@ async fn moved_all(
     let seen = Seen { all: redrive.moved.saturating_sub(before), ..Seen::default() };
     let settled = Comparison::default().settled(sqs, queue, seen, stop).await?;
     redrive.unseen = settled.unwrap_or_default();
-    // Without a plan, the messages were not read.
+    // The messages were not read, or not all of them.
     if redrive.planned.is_none() && redrive.moved > 0 {
         output::remark(MOVED_UNSEEN);
     }

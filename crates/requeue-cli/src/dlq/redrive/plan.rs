@@ -39,6 +39,9 @@ pub(super) struct Plan {
     #[serde(rename = "complete")]
     is_complete: bool,
     not_reached: Unseen,
+    /// Of those not reached: the redrive goes on to them.
+    #[serde(skip)]
+    further: u64,
     groups: DeadLetterGroups,
     #[serde(skip)]
     if_killed: Option<String>,
@@ -114,6 +117,7 @@ impl Plan {
         plan.is_complete = looked.is_complete();
         plan.left_hidden = looked.left_hidden;
         plan.is_interrupted = looked.end == ScanEnd::Interrupted;
+        plan.further = if plan.groups.count() < limit { looked.unseen.further() } else { 0 };
         plan.not_reached = looked.unseen;
         let copies = !plan.to_copy.is_empty();
         plan.if_killed = copies.then(|| dead_letters.if_killed(arguments.hiding_rate()));
@@ -149,13 +153,14 @@ impl Plan {
 
     pub(super) fn text(&self, route: &RedriveRoute<'_>) -> String {
         let mut lines = Vec::new();
+        let least = if self.further > 0 { "at least " } else { "" };
         if self.groups.count() > 0 {
             lines.push(format!("{}\n", self.groups.text().trim_end()));
         }
         if self.to_move > 0 {
             let is_mixed = !self.to_copy.is_empty();
-            let most = if is_mixed { "at most " } else { "" };
-            lines.push(format!("SQS would move {most}{} to {route}", messages(self.to_move)));
+            let about = if is_mixed { "at most " } else { least };
+            lines.push(format!("SQS would move {about}{} to {route}", messages(self.to_move)));
             if is_mixed {
                 lines.push(
                     "it stops at the first message that was sent here, and the rest would be copied"
@@ -168,7 +173,7 @@ impl Plan {
         let copied = self.to_copy.iter();
         let copied =
             copied.map(|(to, count)| (*count, format!("would be copied to {to} and deleted here")));
-        lines.extend(counted(copied));
+        lines.extend(counted(copied).into_iter().map(|line| format!("{least}{line}")));
         lines.extend(self.left.lines("would stay here"));
         let stay = self.not_possible.iter();
         lines.extend(counted(stay.map(|(why, count)| (*count, format!("would stay here: {why}")))));
@@ -186,15 +191,19 @@ impl Plan {
             (self.without_new_retries, &spent),
             (self.not_chosen, "would stay here, not chosen"),
         ]));
-        let unseen = counted([(self.not_reached.count(), "not reached, and not in this plan")]);
+        let unseen = counted([
+            (self.further, "not in this plan, which a redrive reaches as those before them leave"),
+            (self.not_reached.count() - self.further, "not reached, and not in this plan"),
+        ]);
         lines.extend(unseen.into_iter().map(|line| format!("about {line}")));
         lines.extend(self.if_killed.clone());
         lines.join("\n") + "\n"
     }
 
-    pub(super) fn to_redrive(&self) -> u64 {
+    /// `None` if the redrive may reach more.
+    pub(super) fn to_redrive(&self) -> Option<u64> {
         let copies = self.to_copy.values().chain(self.not_possible.values());
-        self.to_move + copies.sum::<u64>()
+        (self.further == 0).then(|| self.to_move + copies.sum::<u64>())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -204,7 +213,7 @@ impl Plan {
     pub(super) fn question(&self, queue: &str, route: &RedriveRoute<'_>) -> String {
         let count = messages(self.to_move + self.to_copy.values().sum::<u64>());
         let fresh = if route.arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-        let unseen = match self.not_reached.count() {
+        let unseen = match self.further {
             0 => String::new(),
             count => format!("; about {} more may follow", messages(count)),
         };

@@ -16,7 +16,7 @@ use crate::{Error, output};
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RedriveResult {
-    /// The messages to move or copy, by the plan; `None` without a plan.
+    /// The messages to move or copy, by a plan that has all of them.
     #[serde(skip)]
     pub(super) planned: Option<u64>,
     /// The destination of SQS's move task in words, if there was one.

@@ -126,6 +126,12 @@ impl Unseen {
         self
     }
 
+    /// Those that SQS delivers to a redrive, as the messages before them leave.
+    pub(crate) fn further(&self) -> u64 {
+        let further = [Cause::FifoGroup, Cause::NotReceived];
+        further.iter().filter_map(|cause| self.by_cause.get(cause)).sum()
+    }
+
     fn add(&mut self, cause: Cause, count: u64) {
         if count > 0 {
             *self.by_cause.entry(cause).or_default() += count;
@@ -143,7 +149,8 @@ impl Unseen {
                 let end = clock_time(Clock::system().now() + hidden);
                 until = format!(
                     ": until {end} UTC at the latest if it was a dlq command without --rate that was \
-                     killed, and 12 h at most otherwise; run this again then"
+                     killed, with --rate until the time that its plan or note named, and 12 h at \
+                     most otherwise; run this again then"
                 );
             }
             output::remark(&format!("about {count} of {name} not reached: {words}{until}"));
@@ -155,8 +162,8 @@ impl Cause {
     fn words(self) -> Option<&'static str> {
         Some(match self {
             Self::FifoGroup => {
-                "SQS hands out at most the first ten messages of a FIFO group; redrive or discard \
-                 these with --limit 10, then run this again"
+                "SQS hands out at most the first ten messages of a FIFO group, until these are \
+                 redriven, or discarded with --limit 10"
             }
             Self::AnotherReader => "another reader holds them",
             Self::Delayed => "their delay has not ended; run this again after it",
