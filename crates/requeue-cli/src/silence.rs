@@ -79,6 +79,15 @@ impl Requests {
         (since > SILENT).then_some(Silence { since, action })
     }
 
+    /// The process itself was stopped for this time, as by SIGSTOP.
+    pub(crate) fn stood_still(&self, time: Duration) {
+        let mut running = self.0.lock();
+        running.requests.values_mut().for_each(|due| due.at += time);
+        for lost in running.lost.values_mut() {
+            (lost.due, lost.ended) = (lost.due + time, lost.ended + time);
+        }
+    }
+
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
         self.0.lock().last_response.is_some_and(|response| response > time)
     }
@@ -163,6 +172,23 @@ mod tests {
         assert_eq!(since(&requests), Some(Duration::from_secs(3)));
         receive.responded();
         assert_eq!(since(&requests), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_of_the_process_is_no_silence() {
+        let requests = Requests::default();
+        let stop = Duration::from_secs(240);
+        for ends in [false, true] {
+            let lost = requests.begin("receive", Duration::ZERO);
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let open = Some(lost).filter(|_| !ends);
+            tokio::time::advance(stop).await;
+            requests.stood_still(stop);
+            assert_eq!(since(&requests), None);
+            tokio::time::advance(Duration::from_secs(2)).await;
+            assert_eq!(since(&requests), Some(Duration::from_secs(3)), "{ends}");
+            open.into_iter().for_each(Request::responded);
+        }
     }
 
     #[tokio::test(start_paused = true)]
