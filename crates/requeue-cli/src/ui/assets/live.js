@@ -201,11 +201,11 @@ class Screen {
     replace(this.figures, figures.filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value.toLocaleString("en")))));
     this.drawPauses(clock);
-    this.drawBanner(clock);
+    this.drawBanner();
   }
 
-  // An open circuit: of which scope, why, and until when.
-  drawBanner(clock) {
+  // An open circuit: of which scope, why, and until when, as far as it is known.
+  drawBanner() {
     const { pauses, hasEnded } = this.state;
     const { circuitOpen } = this.messages;
     let texts = [];
@@ -214,8 +214,7 @@ class Screen {
       texts = pauses.filter(({ why }) => why === "circuit-open").slice(0, 3).map(({ scope, reason, restMs, until }) =>
         `Circuit open for ${scope === "-" ? "all messages" : `the scope ${scope}`}${reason ? `: ${reason}` : ""}. ${restMs > 0 ? `No message probes before ${time(until)} UTC. After that, one` : "A message"} probes as soon as SQS delivers one that may.`);
     } else if (circuitOpen) {
-      const due = this.messages.deferral ? this.messages.deferral.at + (this.messages.deferral.delay ?? 0) * 1000 : 0;
-      texts = [`Circuit open since ${time(circuitOpen.at)} UTC${circuitOpen.reason ? `: ${circuitOpen.reason}` : ""}. ${due > clock ? `A deferred message is due at ${time(due)} UTC.` : "The log does not tell its scope and its end."}`];
+      texts = [`Circuit open since ${time(circuitOpen.at)} UTC${circuitOpen.reason ? `: ${circuitOpen.reason}` : ""}. The log does not tell its scope and its end.`];
     }
     replace(this.banner, texts.map((text) => h("p", { class: "banner" }, text)));
   }
