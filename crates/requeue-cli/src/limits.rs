@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Stop::end_at_once()?;
     runtime.block_on(async {
         check(arguments)?;
-        let (control, policy, table) = limit(arguments).await?;
+        let (control, policy, namespace, table) = limit(arguments).await?;
         let status = async || control.status().await.map_err(|error| of_table(&table, &error));
         let mut seen = status().await?;
         let is_new = seen.is_new;
@@ -101,8 +101,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             show(arguments, &policy, &seen, now)?;
         }
         if let Some(value) = arguments.key.as_ref().filter(|_| is_new) {
+            let namespace = Some(namespace).filter(|name| !name.is_empty());
+            let place = namespace.map_or("without a namespace".to_owned(), |name| {
+                format!("in the namespace `{name}`")
+            });
             output::note(format_args!(
-                "note: no message of `{value}` has asked for this limit lately; check how it is written"
+                "note: no message of `{value}` has asked for this limit lately {place}; check how it is \
+                 written, and REQUEUE_NAMESPACE, for a function by default its name"
             ));
         }
         Ok::<_, Error>(())
@@ -148,8 +153,10 @@ fn of_table(table: &str, error: &TableError) -> Error {
     text.into()
 }
 
-/// The limit that the arguments name, its policy and the name of its table.
-async fn limit(arguments: &Arguments) -> Result<(LimitControl, RetryPolicy, String), Error> {
+/// The limit that the arguments name, its policy, its namespace and the name of its table.
+async fn limit(
+    arguments: &Arguments,
+) -> Result<(LimitControl, RetryPolicy, String, String), Error> {
     let region = RegionArgument::of(arguments.region.as_deref());
     let (variables, name, sdk) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), String::new(), sdk::config().await),
@@ -181,7 +188,7 @@ async fn limit(arguments: &Arguments) -> Result<(LimitControl, RetryPolicy, Stri
         _ => {}
     }
     let control = of(&shared, &policy, scope, arguments.key.as_deref())?;
-    Ok((control, policy, table.clone()))
+    Ok((control, policy, shared.namespace, table.clone()))
 }
 
 fn of(

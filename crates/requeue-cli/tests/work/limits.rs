@@ -77,6 +77,7 @@ async fn an_operator_pauses_lowers_and_resumes_a_limit_while_a_worker_runs() {
 
     let (_, said, noted) = limits(&["pause", "--key", "ACME"]).await;
     assert!(said.contains("ACME") && noted.contains("no message of `ACME`"), "{said} {noted}");
+    assert!(noted.contains(" lately without a namespace; check how"), "{noted}");
     limits(&["pause"]).await;
     let (_, said, _) = limits(&[]).await;
     let listed = said.lines().find(|line| line.contains("paused key"));
