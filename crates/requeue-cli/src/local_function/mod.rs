@@ -28,7 +28,7 @@ use environment::INIT_TIMEOUT;
 pub(crate) use environment::{ProcessGroups, SHUTDOWN_GRACE};
 use processes::PendingCall;
 pub(crate) use processes::{EndedCall, FunctionProcesses, LatestStart};
-pub(crate) use program::Program;
+pub(crate) use program::{Program, function_name};
 pub(crate) use show::one_line;
 
 /// A function whose [`FunctionProcesses`] run. Its clones are the same function.

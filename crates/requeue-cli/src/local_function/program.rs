@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use http::Uri;
 use jiff::Timestamp;
 use requeue::Clock;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
@@ -19,11 +20,13 @@ use tokio::time::sleep;
 
 use crate::observe::Events;
 use crate::output::LineOutput;
-use crate::{Error, bail};
+use crate::{Error, bail, environment};
 
 /// The AWS variables that the function inherits from the user. All others may have credentials,
 /// lead to real queues, or change the endpoint.
 const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
+/// A handler also inherits this one if it leads to an emulator on this machine.
+const TABLE_ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 
 /// Defaults of the variables of a handler.
 const UNLESS_SET: [(&str, &str); 4] = [
@@ -96,11 +99,11 @@ impl Program {
         let words = if function.is_empty() { command } else { function };
         let (path, arguments) = words.split_first().expect("one of them is given");
         let (arguments, mut path) = (arguments.to_vec(), path.clone());
-        let (mut name, mut file) = ("function".to_owned(), None);
+        let (name, mut file) = (function_name(function), None);
         if !function.is_empty() {
             check(Path::new(&path))?;
             let absolute = std::path::absolute(&path)?;
-            (name, path) = (function_name(&absolute), absolute.clone().into());
+            path = absolute.clone().into();
             file = Some(absolute);
         }
         let (kind, lines) = (ProgramKind::Handler, LineOutput::Stdout);
@@ -126,6 +129,10 @@ impl Program {
             if is_of_aws(&name) {
                 command.env_remove(name);
             }
+        }
+        let table = environment::value(TABLE_ENDPOINT).filter(|url| is_loopback(url));
+        if let Some(url) = table.filter(|_| self.kind == ProgramKind::Handler) {
+            command.env(TABLE_ENDPOINT, url);
         }
         for (name, value) in UNLESS_SET {
             if self.kind == ProgramKind::Handler && !is_set(name) {
@@ -202,6 +209,13 @@ fn is_of_aws(name: &OsStr) -> bool {
     is_of_aws && !INHERITED.iter().any(|inherited| name == *inherited)
 }
 
+/// Names are not resolved, but for those that each machine keeps for itself.
+fn is_loopback(url: &str) -> bool {
+    let Ok(url) = url.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }
@@ -230,9 +244,10 @@ fn check(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The file's name, with the characters that Lambda allows in a function's name.
-fn function_name(path: &Path) -> String {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+/// The file's name, with the characters that Lambda allows in a function's name. A command has none.
+pub(crate) fn function_name(function: &[OsString]) -> String {
+    let Some(path) = function.first() else { return "function".to_owned() };
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     let legal = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
     stem.chars().map(legal).take(64).collect()
 }

@@ -18,14 +18,14 @@ use tokio::sync::watch;
 use crate::duration_argument::{shown, within};
 use crate::endpoint::{Endpoint, header};
 use crate::local_function::{
-    BEYOND_TARGET, FunctionProcesses, ProcessGroups, Program, SHUTDOWN_GRACE,
+    BEYOND_TARGET, FunctionProcesses, ProcessGroups, Program, SHUTDOWN_GRACE, function_name,
 };
 use crate::local_sqs::{SQS_PORT, listen};
 use crate::observe::Events;
 use crate::output::{self, LineOutput, outln};
 use crate::stop::Stop;
 use crate::ui::BesideArguments;
-use crate::{Error, bail};
+use crate::{Error, bail, environment};
 
 mod poller;
 mod served;
@@ -57,8 +57,8 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                   requeue::run, lambda_runtime, or a bootstrap of another language. It gets \
                   Lambda's environment variables, example credentials, AWS_ENDPOINT_URL_SQS, and \
                   your variables. Of your variables that begin with AWS_ it gets only \
-                  AWS_LAMBDA_LOG_LEVEL and AWS_LAMBDA_LOG_FORMAT. It does not read AWS's files in \
-                  your home directory. Unless you set them, REQUEUE_DEAD_LETTER is annotate and \
+                  AWS_LAMBDA_LOG_LEVEL, AWS_LAMBDA_LOG_FORMAT and, if its host is loopback, \
+                  AWS_ENDPOINT_URL_DYNAMODB. It does not read AWS's files in your home directory. Unless you set them, REQUEUE_DEAD_LETTER is annotate and \
                   REQUEUE_RECURSIVE_LOOP is Allow, as in template.yaml, and REQUEUE_METRICS is \
                   off.\n\n\
                   With --target, the function is any program with a runtime interface client, \
@@ -157,7 +157,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
         let pauses = move || target.as_ref().map(TargetProcessor::pauses);
         tokio::spawn(watched.keep_counting(source, &sqs, pauses));
     }
-    sqs.show(endpoint.as_ref())?;
+    sqs.show(endpoint.as_ref(), arguments.namespace().as_deref())?;
     if has_function {
         arguments.show_function()?;
     }
@@ -205,6 +205,13 @@ impl Arguments {
     /// The timeout of the function that the mapping invokes: with `--target` that of Requeue.
     fn invocation_timeout(&self) -> Duration {
         self.timeout + if self.target { BEYOND_TARGET } else { Duration::ZERO }
+    }
+
+    /// The namespace of a handler in its table, which commands of this shell do not have.
+    fn namespace(&self) -> Option<String> {
+        let is_set = |name| environment::value(name).is_some();
+        let is_own = self.has_function() && !self.target && is_set("REQUEUE_TABLE");
+        (is_own && !is_set("REQUEUE_NAMESPACE")).then(|| function_name(&self.function))
     }
 
     /// The function's processes, and the poller of its queues. The page reads the log of a handler.

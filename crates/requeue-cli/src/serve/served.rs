@@ -87,7 +87,11 @@ impl ServedSqs {
         });
     }
 
-    pub(super) fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {
+    pub(super) fn show(
+        &self,
+        endpoint: Option<&TcpListener>,
+        namespace: Option<&str>,
+    ) -> Result<(), Error> {
         let url = self.server.url();
         if let Some(listener) = endpoint {
             outln!("endpoint      http://{}/orders", listener.local_addr()?)?;
@@ -97,7 +101,8 @@ impl ServedSqs {
             outln!("queue         {}", queue.url_at(&url))?;
             outln!("dead letters  {}", dead_letters.url_at(&url))?;
         }
-        outln!("{}", variables(&url))?;
+        let namespace = namespace.map(|name| format!(" REQUEUE_NAMESPACE={name}"));
+        outln!("{}{}", variables(&url), namespace.unwrap_or_default())?;
         Ok(())
     }
 }

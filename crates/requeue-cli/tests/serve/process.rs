@@ -164,3 +164,29 @@ fn a_process_has_lambdas_variables_and_no_credentials_of_the_user() {
     assert!(has(&format!("AWS_ENDPOINT_URL_SQS=http://127.0.0.1:{}", served.port)));
     assert!(!served.seen.iter().any(|line| line.contains("real")), "{:#?}", served.seen);
 }
+
+#[test]
+fn a_handler_reaches_a_table_on_this_machine_alone() {
+    let path = bootstrap("with-table", "");
+    for (endpoint, namespace, is_passed, exported) in [
+        ("http://127.0.0.1:5000", "", true, Some("with-table")),
+        ("http://[::1]:5000", "own", true, None),
+        ("http://localhost:5000", "", true, Some("with-table")),
+        ("http://127.0.0.1.example.com", "", false, Some("with-table")),
+        ("https://dynamodb.us-east-1.amazonaws.com", "", false, Some("with-table")),
+    ] {
+        let users = [
+            ("AWS_ENDPOINT_URL_DYNAMODB", endpoint),
+            ("REQUEUE_TABLE", "requeue"),
+            ("REQUEUE_NAMESPACE", namespace),
+        ];
+        let mut served = Served::start(&["--function", &path], &users);
+        served.send(&["environment"]);
+        served.line(" #1 ");
+        let passed = format!("1| AWS_ENDPOINT_URL_DYNAMODB={endpoint}");
+        assert_eq!(served.seen.contains(&passed), is_passed, "{:#?}", served.seen);
+        let export = served.seen.iter().find(|line| line.starts_with("export ")).unwrap();
+        let own = export.split_once(" REQUEUE_NAMESPACE=").map(|(_, name)| name);
+        assert_eq!(own, exported, "{export}");
+    }
+}
