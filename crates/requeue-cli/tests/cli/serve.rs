@@ -116,7 +116,7 @@ fn the_pages_examples_are_answered_as_it_says() {
     let (_, statuses) = page.split_once("the statuses ").unwrap();
     let (statuses, _) = statuses.split_once(':').unwrap();
     let statuses: Vec<&str> =
-        statuses.split([',', ' ']).filter(|word| word.parse::<u16>().is_ok()).collect();
+        statuses.split([',', ' ', '\n']).filter(|word| word.parse::<u16>().is_ok()).collect();
     assert_eq!((examples.len(), statuses.len()), (5, 5));
     for (body, status) in examples.iter().zip(statuses) {
         assert!(served.post(body).starts_with(&format!("HTTP/1.1 {status} ")), "{body}");
