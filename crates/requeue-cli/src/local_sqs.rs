@@ -62,8 +62,8 @@ pub(crate) fn taken(port: u16, option: &str, error: &io::Error) -> String {
 /// The line for a terminal in which programs are to use this SQS. It takes all credentials.
 pub(crate) fn variables(url: &str) -> String {
     format!(
-        "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any \
-         AWS_SECRET_ACCESS_KEY=any"
+        "export AWS_ENDPOINT_URL_SQS={url} AWS_REGION={DEFAULT_REGION} \
+         AWS_DEFAULT_REGION={DEFAULT_REGION} AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any"
     )
 }
 
