@@ -37,7 +37,7 @@ impl Served {
         assert_eq!(
             value("export"),
             format!(
-                "AWS_ENDPOINT_URL_SQS={sqs} AWS_REGION=us-east-1 AWS_ACCESS_KEY_ID=any \
+                "AWS_ENDPOINT_URL_SQS={sqs} AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=any \
                  AWS_SECRET_ACCESS_KEY=any"
             )
         );
