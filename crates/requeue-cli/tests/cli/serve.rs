@@ -37,8 +37,8 @@ impl Served {
         assert_eq!(
             value("export"),
             format!(
-                "AWS_ENDPOINT_URL_SQS={sqs} AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 AWS_ACCESS_KEY_ID=any \
-                 AWS_SECRET_ACCESS_KEY=any"
+                "AWS_ENDPOINT_URL_SQS={sqs} AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1 \
+                 AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any"
             )
         );
         Self { child, lines, endpoint, sqs, queue }
