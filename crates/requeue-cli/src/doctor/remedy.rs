@@ -10,6 +10,9 @@ use super::arn::Arn;
 use super::diagnosis::{Context, Remedy};
 use super::facts::{Function, Mapping};
 
+/// Of the name of a role's policy. Source: IAM API reference, PutRolePolicy.
+const LONGEST_NAME: usize = 128;
+
 pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
     set_attributes(queue, format_args!("{name}={value}"))
 }
@@ -62,6 +65,26 @@ pub(crate) fn variable(context: &Context<'_>, name: &str, value: &str) -> String
     variables(context, &[(name, value)])
 }
 
+/// Another key for an encrypted resource.
+pub(crate) fn another_key(of: &str) -> String {
+    let Arn { service, region, .. } = Arn::of(of);
+    let name = Arn::of(of).name();
+    match service {
+        "sqs" => of.parse().map_or_else(
+            |_| format!("give {of} a key that exists"),
+            |queue: QueueArn| queue_attribute(&queue, "KmsMasterKeyId", "KEY"),
+        ),
+        "dynamodb" => format!(
+            "aws dynamodb update-table --region {region} --table-name {name} --sse-specification \
+             Enabled=true,SSEType=KMS,KMSMasterKeyId=KEY"
+        ),
+        "secretsmanager" => format!(
+            "aws secretsmanager update-secret --region {region} --secret-id {of} --kms-key-id KEY"
+        ),
+        _ => format!("give {of} a key that exists"),
+    }
+}
+
 /// As lines of the template: AWS's command line can only replace all variables at once. A worker has
 /// no template.
 pub(crate) fn variables(context: &Context<'_>, values: &[(&str, &str)]) -> String {
@@ -106,7 +129,8 @@ pub(crate) fn after(ids: &[&str]) -> Remedy {
     format!("after {} {are} fixed: run requeue doctor again", ids.join(" and ")).into()
 }
 
-/// Puts a policy of this name into the function's role, and replaces an earlier one.
+/// Puts a policy of this name into the function's role, and replaces an earlier one. Other functions
+/// may share the role, so the policy's name has the function's.
 pub(crate) fn grant(
     function: &Function,
     actions: &[&str],
@@ -116,6 +140,7 @@ pub(crate) fn grant(
     let role = Arn::of(&function.role).name();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
+    let name: String = format!("{name}-{}", function.name).chars().take(LONGEST_NAME).collect();
     format!(
         "aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document \
          '{policy}'"

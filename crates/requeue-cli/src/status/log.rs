@@ -11,6 +11,9 @@ use crate::observe::{Kind, LogLine};
 /// The lines of circuits, of messages that did not simply complete, and of failed starts.
 pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.event = "circuit-*") || ($.event = "circuit-*") || ($.fields.event = "cannot-start") || ($.event = "cannot-start") }"#;
 
+/// Any line of Requeue. A function that works writes one for each batch.
+pub(super) const ANY: &str = r#"{ ($.fields.message = "*") || ($.message = "*") }"#;
+
 /// Groups of failures that are kept. A service may invent codes.
 const MAX_GROUPS: usize = 1_000;
 

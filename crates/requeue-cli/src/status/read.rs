@@ -8,7 +8,7 @@ use requeue::Clock;
 use requeue::queue::{Description, QueueArn};
 use serde_json::Value;
 
-use super::log::{LogFacts, PATTERN};
+use super::log::{ANY, LogFacts, PATTERN};
 use super::{Age, Arguments, Depth, FunctionStatus, METRICS, Status};
 use crate::Error;
 use crate::config::PREFIX;
@@ -233,6 +233,16 @@ impl Reader {
                 self.tell(format!(
                     "circuit and failures: the log group {group} does not exist; run `requeue \
                      doctor --function {function}`"
+                ));
+                break;
+            }
+            let none =
+                |lines: &Known<Option<Vec<_>>>| matches!(lines, Ok(Some(none)) if none.is_empty());
+            if none(&lines) && none(&clients.log_lines(group, from, Some(ANY), 1).await) {
+                self.tell(format!(
+                    "circuit and failures: {group} has no line of Requeue in the last {}; no batch \
+                     ran, or its lines are not written: run `requeue doctor --function {function}`",
+                    span(since)
                 ));
                 break;
             }

@@ -150,6 +150,9 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
     if operation == "FilterLogEvents" && denied == "no log group" {
         return (StatusCode::BAD_REQUEST, json!({ "__type": "ResourceNotFoundException" }));
     }
+    if operation == "FilterLogEvents" && denied == "no lines" {
+        return (StatusCode::OK, json!({ "events": [] }));
+    }
     let response = match operation {
         "GetMetricStatistics" => match body["MetricName"].as_str().unwrap() {
             "ApproximateAgeOfOldestMessage" => json!({ "Datapoints": [
@@ -282,6 +285,16 @@ async fn a_missing_log_group_is_no_missing_permission() {
     let told = "unknown: circuit and failures: the log group /aws/lambda/pay does not exist; run \
                 `requeue doctor --function pay`";
     assert!(shown.contains(told) && !shown.contains("permission"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_without_any_line_says_nothing_of_the_circuit() {
+    let sqs = queues().await;
+    let (server, aws) = (sqs.serve(0).await.unwrap(), aws("no lines").await);
+    let variables = [keys(&server.url()), vec![("AWS_ENDPOINT_URL", aws.url())]].concat();
+    let shown = run(variables, &["orders"]).await.succeeded();
+    assert!(shown.contains("/aws/lambda/pay has no line of Requeue in the last"), "{shown}");
+    assert!(!shown.contains("not opened") && !shown.contains("no line of a failed"), "{shown}");
 }
 
 #[test]

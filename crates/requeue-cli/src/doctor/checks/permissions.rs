@@ -293,7 +293,7 @@ fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checke
         }
         NO_KEY => {
             let found = format!("the key {name} of {of} does not exist");
-            return danger(found, [format!("give {of} a key that exists")]);
+            return danger(found, [remedy::another_key(of)]);
         }
         "Disabled" => command("enable-key"),
         "PendingDeletion" => command("cancel-key-deletion").then(&*command("enable-key")),

@@ -8,7 +8,7 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 13] = [
+    let table: [Remedies; 14] = [
         (
             "settings",
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
@@ -107,11 +107,20 @@ fn remedies_name_what_is_there() {
             &["lower the MaximumConcurrency or the MaximumPollers of the mappings"],
         ),
         (
+            "key-permissions",
+            |d| d.key_state(Ok(Key { arn: ARN_OF_KEY.to_owned(), state: NO_KEY.to_owned() })),
+            &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+               https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+               KmsMasterKeyId=KEY"],
+        ),
+        (
             "queue-permissions",
             |d| d.decides(SENDING, AccessDecision::NotAllowed),
-            &["aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders \
+            &[
+                "aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders-orders \
                --policy-document \
-               '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'"],
+               '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'",
+            ],
         ),
         (
             "batch-fits-timeout",

@@ -119,10 +119,10 @@ pub(super) const REMEDIES: &[Remedies] = &[
             d.secret(PARAMETER, Ok(AccessDecision::Allowed));
         },
         &[
-            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets \
+            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets-orders \
              --policy-document \
              '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}'\n\
-             aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters \
+             aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters-orders \
              --policy-document \
              '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
             "template, parameters: \
