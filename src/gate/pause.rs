@@ -150,7 +150,8 @@ impl Pause {
 
     /// Lets no message probe for a while, since a probe was no evidence.
     pub(super) fn note_silence(&mut self, now: SystemTime) {
-        self.since = self.since.max(now - (self.length - wait_after_silence(self.length)));
+        let over = self.length.saturating_sub(wait_after_silence(self.length));
+        self.since = self.since.max(now - over);
     }
 
     /// The time until any message may probe; zero if all permits are given.
