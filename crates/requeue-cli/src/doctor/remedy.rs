@@ -10,7 +10,7 @@ use super::arn::Arn;
 use super::diagnosis::{Context, Remedy};
 use super::facts::{Function, Mapping};
 
-/// Of the name of a role's policy. Source: IAM API reference, PutRolePolicy.
+/// Of the name of a role's policy. Source: IAM API reference, `PutRolePolicy`.
 const LONGEST_NAME: usize = 128;
 
 pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl Display) -> String {
