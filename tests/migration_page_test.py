@@ -22,8 +22,9 @@ import boto3
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, wait_for, zipped
 
 PAGE = ROOT / "docs" / "project" / "migration.md"
-# Names on the page.
-REGION, OLD, NAME, QUEUES = "eu-west-1", "charge", "orders-retries", ["orders-dlq", "orders"]
+# Names of the page's first block of commands.
+REGION, NAME, OLD = re.search(r"^export AWS_REGION=(\S+) .*NAME=(\S+) OLD=(\S+)$", PAGE.read_text(), re.MULTILINE).groups()
+QUEUES = ["orders-dlq", "orders"]
 ARN = f"arn:aws:sqs:{REGION}:000000000000:"
 
 # Version 1 of the AWS CLI calls the real SQS unless an argument names the endpoint. Status 3 of the doctor is a finding.
