@@ -1,7 +1,6 @@
 //! Queues of the command line: a name, a URL or an ARN, and the endpoint of the requests about them.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use aws_sdk_sqs::Client;
@@ -9,6 +8,7 @@ use aws_sdk_sqs::config::Region;
 use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
+use requeue::embedded::loopback::is_loopback;
 use requeue::queue::{CallError, MAX_QUEUE_NAME, QueueArn, QueueUrl};
 use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
@@ -225,12 +225,10 @@ fn is_same(url: &str, endpoint: &str) -> bool {
         uri.port_u16().unwrap_or(if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 })
     };
     let host = url.host().unwrap_or_default().to_ascii_lowercase();
-    let is_local = ["localhost", "localhost.localstack.cloud"].iter().any(|local| {
-        host.strip_suffix(local).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    }) || host
-        .trim_matches(['[', ']'])
-        .parse()
-        .is_ok_and(|ip: IpAddr| ip.is_loopback() || ip.is_unspecified());
+    let is_local = is_loopback(&host)
+        || host == "localhost.localstack.cloud"
+        || host.ends_with(".localhost.localstack.cloud")
+        || ["0.0.0.0", "[::]"].contains(&&*host);
     port(&url) == port(&endpoint)
         && (is_local || endpoint.host().is_some_and(|other| other.eq_ignore_ascii_case(&host)))
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::Uri;
 use jiff::Timestamp;
 use requeue::Clock;
+use requeue::embedded::loopback::is_loopback;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use rustix::io::Errno;
 use tokio::process::Command;
@@ -130,7 +131,9 @@ impl Program {
                 command.env_remove(name);
             }
         }
-        let table = environment::value(TABLE_ENDPOINT).filter(|url| is_loopback(url));
+        let is_here =
+            |url: &String| url.parse().is_ok_and(|url: Uri| url.host().is_some_and(is_loopback));
+        let table = environment::value(TABLE_ENDPOINT).filter(is_here);
         if let Some(url) = table.filter(|_| self.kind == ProgramKind::Handler) {
             command.env(TABLE_ENDPOINT, url);
         }
@@ -207,13 +210,6 @@ fn is_of_aws(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     let is_of_aws = bytes.starts_with(b"AWS_") || bytes.starts_with(b"_X_AMZN_");
     is_of_aws && !INHERITED.iter().any(|inherited| name == *inherited)
-}
-
-/// Names are not resolved, but for those that each machine keeps for itself.
-fn is_loopback(url: &str) -> bool {
-    let Ok(url) = url.parse::<Uri>() else { return false };
-    let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
-    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 fn is_set(name: &str) -> bool {

@@ -28,7 +28,7 @@ mod request;
 mod tests;
 
 use request::{BodyReader, refusal};
-pub use request::{Names, Refusal, UnreadRequest, check_host, check_origin};
+pub use request::{Names, Refusal, UnreadRequest, check_host, check_origin, is_loopback};
 
 /// How long the head of a request may take, and how long a connection without a request stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -157,7 +157,9 @@ pub fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     }
 }
 
-fn is_loopback(name: &str) -> bool {
+/// Whether a host of a URL names this machine. Names are not resolved, but for those that each machine
+/// keeps for itself (RFC 6761). An IPv6 address has its brackets.
+pub fn is_loopback(name: &str) -> bool {
     let v6 = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let name = name.to_ascii_lowercase();
     name == "localhost"

@@ -156,12 +156,12 @@ pub(super) fn batch_fits_timeout(context: &Context<'_>) -> Checked {
             remedies.push(remedy::variable(context, "CONCURRENCY", &concurrency).into());
         }
     }
+    remedies.extend(longer(context)?.map(|needed| lengthen(context, function, needed)));
     let shorter = (time / rounds).as_secs();
     if shorter > 0 {
         let shorter = shorter.to_string();
         remedies.push(remedy::variable(context, "TIMEOUT_SECONDS", &shorter).into());
     }
-    remedies.extend(longer(context)?.map(|needed| lengthen(context, function, needed)));
     warning(sum, remedies)
 }
 

@@ -129,8 +129,8 @@ macro_rules! checks {
 // In the order of the output.
 checks! {
     OF_FUNCTION:
-    "settings", function::settings, "A function with invalid settings does not start, and SQS \
-        redelivers its messages until they are dead-lettered.";
+    "settings", function::settings, "The settings decide what is retried. With an invalid one the \
+        function does not start, and SQS redelivers its messages until they are dead-lettered.";
     "mapping", function::mapping, "Only an event source mapping delivers messages of a queue to \
         the function.";
     "function-state", function::state, "Lambda invokes a function only in the state Active, and \
@@ -253,7 +253,7 @@ fn after(id: &str) -> &'static [&'static str] {
             "REQUEUE_TARGET_FUNCTION",
         ],
         // The target's timeout counts for a call.
-        "visibility-timeout" => &["target", "REQUEUE_TIMEOUT_SECONDS"],
+        "visibility-timeout" => &["target", "REQUEUE_TARGET_FUNCTION", "REQUEUE_TIMEOUT_SECONDS"],
         "retention" | "message-size" => &["REQUEUE_STRATEGY"],
         "key-permissions" => &["REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
         "max-receive-count" => &[
@@ -285,7 +285,9 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
             let is_its = |of: &Option<String>| of.is_none() || queue.is_none() || of == queue;
             dangers.iter().any(|(id, of)| id == *first && is_its(of))
         };
-        let is_invalid = |name: &&&str| problems.iter().any(|problem| problem.contains(**name));
+        let is_invalid = |name: &&&str| {
+            name.starts_with("REQUEUE_") && problems.iter().any(|problem| problem.contains(**name))
+        };
         let first: Vec<&str> = after(id).iter().filter(comes_first).copied().collect();
         if diagnosis.level == Level::Ok {
         } else if let Some(name) = after(id).iter().find(is_invalid) {

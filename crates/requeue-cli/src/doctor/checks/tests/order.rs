@@ -218,8 +218,13 @@ fn nothing_is_checked_by_a_variable_that_is_not_valid() {
         ),
         ("REQUEUE_METRIKS is unknown; did you mean REQUEUE_METRICS?", without_alarms, "age-alarm"),
         ("REQUEUE_TIMEOUT_SECONDS is `1m`", |d| batches(d, 100), "batch-fits-timeout"),
+        (
+            "REQUEUE_TARGET_FUNCTION is `a b`",
+            |d| d.queue().visibility = secs(60),
+            "visibility-timeout",
+        ),
     ] {
-        for (problem, is_checked) in [(problem, false), ("REQUEUE_WRAP is `no`", true)] {
+        for (problem, is_checked) in [(problem, false), ("REQUEUE_WRAP is `target`", true)] {
             let mut deployment = good();
             deployment.valid().problems.push(problem.to_owned());
             change(&mut deployment);

@@ -129,11 +129,11 @@ fn remedies_name_what_is_there() {
                 "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f \
                  --batch-size 50",
                 "template, below Environment: Variables: `REQUEUE_CONCURRENCY: 20`",
-                "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
                  https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
                  VisibilityTimeout=650\naws lambda update-function-configuration --region \
                  eu-west-1 --function-name orders --timeout 105",
+                "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
             ],
         ),
         (
