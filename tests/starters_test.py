@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUEUE = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "requeue"
 EVENTS = "com.amazonaws.services.lambda.runtime"
+POWERTOOLS = "software.amazon.lambda.powertools.batch"
 
 # The types of AWS and JUnit that the function in Java and its tests use.
 JAVA_TYPES = {
@@ -36,6 +37,34 @@ JAVA_TYPES = {
             public void setBody(String body) { this.body = body; }
         }
     }""",
+    f"{EVENTS}.events/SQSBatchResponse": """public class SQSBatchResponse {
+        public java.util.List<BatchItemFailure> failures = new java.util.ArrayList<>();
+        public java.util.List<BatchItemFailure> getBatchItemFailures() { return failures; }
+        public record BatchItemFailure(String id) { public String getItemIdentifier() { return id; } }
+    }""",
+    f"{POWERTOOLS}/BatchMessageHandlerBuilder": f"""public class BatchMessageHandlerBuilder {{
+        java.util.function.BiConsumer<{EVENTS}.events.SQSEvent.SQSMessage, Throwable> failed;
+        public BatchMessageHandlerBuilder withSqsBatchHandler() {{ return this; }}
+        public BatchMessageHandlerBuilder withFailureHandler(java.util.function.BiConsumer<{EVENTS}.events.SQSEvent.SQSMessage, Throwable> failed) {{
+            this.failed = failed;
+            return this;
+        }}
+        public Batch buildWithRawMessageHandler(java.util.function.Consumer<{EVENTS}.events.SQSEvent.SQSMessage> handler) {{
+            return (event, context) -> {{
+                var response = new {EVENTS}.events.SQSBatchResponse();
+                for (var message : event.getRecords()) {{
+                    try {{
+                        handler.accept(message);
+                    }} catch (Throwable error) {{
+                        failed.accept(message, error);
+                        response.failures.add(new {EVENTS}.events.SQSBatchResponse.BatchItemFailure(message.getMessageId()));
+                    }}
+                }}
+                return response;
+            }};
+        }}
+        public interface Batch {{ {EVENTS}.events.SQSBatchResponse processBatch({EVENTS}.events.SQSEvent event, {EVENTS}.Context context); }}
+    }}""",
     "org.junit.jupiter.api/Test": """@java.lang.annotation.Retention(java.lang.annotation.RetentionPolicy.RUNTIME)
     public @interface Test {}""",
     "org.junit.jupiter.api/Assertions": """public class Assertions {
@@ -80,6 +109,12 @@ class Starters(unittest.TestCase):
         (snippet,) = re.findall(r"^```python\n(processor = Sqs.*?)^```", page, re.MULTILINE | re.DOTALL)
         return snippet
 
+    def with_powertools(self):
+        """The page's handler in Java with Powertools."""
+        page = (ROOT / "docs/start/languages.md").read_text()
+        (snippet,) = re.findall(r"^```java\n(    @Override\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+        return snippet
+
     def test_the_tests_of_the_function_in_typescript_pass(self):
         function = self.project("--node") / "function"
         (function / "node_modules").symlink_to(ROOT / "tests/starters/node_modules")
@@ -112,9 +147,10 @@ class Starters(unittest.TestCase):
             function = (self.project(option) / "function" / path).read_text()
             snippets = re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
             self.assertTrue(snippets, language)
-            # The processor for FIFO queues takes the place of the function's.
-            for snippet in set(snippets) - {self.fifo()}:
-                self.assertIn(snippet, function)
+            # Others take the place of the function's lines.
+            for snippet in set(snippets) - {self.fifo(), self.with_powertools()}:
+                if "client.send" not in snippet:
+                    self.assertIn(snippet, function)
 
     @unittest.skipUnless(shutil.which("javac"), "there is no javac")
     def test_the_tests_of_the_function_in_java_pass(self):
@@ -122,8 +158,17 @@ class Starters(unittest.TestCase):
         for name, text in JAVA_TYPES.items():
             package, type_ = name.split("/")
             (source / f"{type_}.java").write_text(f"package {package};\n{text}")
-        run("javac", "-d", "classes", *source.rglob("*.java"), cwd=source)
-        self.assertEqual(len(run("java", "-cp", "classes", "orders.Main", cwd=source).split()), 3)
+
+        def test():
+            run("javac", "-d", "classes", *source.rglob("*.java"), cwd=source)
+            self.assertEqual(len(run("java", "-cp", "classes", "orders.Main", cwd=source).split()), 3)
+
+        test()
+        handler = source / "main/java/orders/Handler.java"
+        imports = f"import java.util.concurrent.ConcurrentHashMap;\nimport {POWERTOOLS}.BatchMessageHandlerBuilder;\n"
+        text = handler.read_text().replace("import java.util.List;\n", f"import java.util.List;\n{imports}")
+        handler.write_text(re.sub(r"    @Override\n.*?\n    }\n", lambda _: self.with_powertools(), text, count=1, flags=re.DOTALL))
+        test()
 
 
 if __name__ == "__main__":

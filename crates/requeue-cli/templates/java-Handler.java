@@ -15,16 +15,6 @@ import java.util.Map;
  * the identifier. Without them, Requeue retries every failed record as temporary.
  */
 public final class Handler implements RequestHandler<SQSEvent, Map<String, List<Map<String, Object>>>> {
-    /** The bank asks to wait. */
-    static final class BankBusy extends RuntimeException {
-        final int seconds;
-
-        BankBusy(int seconds) {
-            super("the bank asks for " + seconds + " s");
-            this.seconds = seconds;
-        }
-    }
-
     @Override
     public Map<String, List<Map<String, Object>>> handleRequest(SQSEvent event, Context context) {
         List<Map<String, Object>> failures = new ArrayList<>();
@@ -42,10 +32,21 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
     static void charge(String body) {
         int cents = Integer.parseInt(body);
         if (cents <= 0) {
-            throw new IllegalArgumentException("an order has a positive amount");
+            throw new InvalidOrder();
         }
         if (cents > 1_000_000) {
             throw new BankBusy(60);
+        }
+    }
+
+    static final class InvalidOrder extends RuntimeException {}
+
+    /** The bank asks to wait. */
+    static final class BankBusy extends RuntimeException {
+        final int seconds;
+
+        BankBusy(int seconds) {
+            this.seconds = seconds;
         }
     }
 
@@ -53,8 +54,7 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
         if (error instanceof BankBusy busy) {
             return Map.of("itemIdentifier", id, "class", "rate-limit", "delaySeconds", busy.seconds, "reason", "bank-busy");
         }
-        // NumberFormatException is one of these.
-        if (error instanceof IllegalArgumentException) {
+        if (error instanceof InvalidOrder || error instanceof NumberFormatException) {
             return Map.of("itemIdentifier", id, "class", "non-retryable", "reason", "invalid-order");
         }
         // Requeue finds the class by the type.
