@@ -51,10 +51,26 @@ def handler(event, context):
 """
 
 
-def blocks(section):
+def blocks(page, section):
     """The shell commands of a section, by block."""
-    text = re.search(rf"^### {section}\n(.*?)(?:^##+ )", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+    text = re.search(rf"^{section}\n(.*?)(?:^##+ )", page.read_text(), re.DOTALL | re.MULTILINE)[1]
     return [block for _, block in re.findall(r"^( *)```sh\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE)]
+
+
+def run_commands(*blocks, directory=ROOT):
+    environment = {
+        "PATH": os.pathsep.join([str(ROOT / "target" / "debug"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "HOME": str(directory),
+        "AWS_ENDPOINT_URL": ENDPOINT,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "SAM_CLI_TELEMETRY": "0",
+    }
+    script = BEFORE + "".join(blocks)
+    done = subprocess.run(["bash", "-c", script], cwd=directory, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 class Migration(unittest.TestCase):
@@ -97,17 +113,7 @@ class Migration(unittest.TestCase):
         cls.addClassCleanup(cls.functions.delete_event_source_mapping, UUID=mapping["UUID"])
 
     def run_commands(self, *blocks):
-        environment = {
-            "PATH": os.pathsep.join([str(ROOT / "target" / "debug"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "HOME": str(self.directory),
-            "AWS_ENDPOINT_URL": ENDPOINT,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-        }
-        script = BEFORE + "".join(blocks)
-        done = subprocess.run(["bash", "-c", script], cwd=self.directory, env=environment, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")
-        return done.stdout
+        return run_commands(*blocks, directory=self.directory)
 
     def of_queue(self):
         names = ["VisibilityTimeout", "RedrivePolicy"]
@@ -138,7 +144,7 @@ class Migration(unittest.TestCase):
         self.handles("before", by_requeue=False)
 
         # `sam build` has built the same program, and the function runs on this machine.
-        names, values, *steps = blocks("The same queue, step by step")
+        names, values, *steps = blocks(PAGE, "### The same queue, step by step")
         script = "".join(steps)
         build = "cargo lambda build --release --arm64 -p requeue-lambda --output-format zip\n"
         for stands in (build, "--architectures arm64"):
@@ -157,13 +163,13 @@ class Migration(unittest.TestCase):
         self.handles("meanwhile", by_requeue=True)
         wait_for("a dead letter", lambda: self.dead() == 1)
 
-        self.run_commands(names, *blocks("Change to copy"))
+        self.run_commands(names, *blocks(PAGE, "### Change to copy"))
         variables = self.functions.get_function_configuration(FunctionName=NAME)["Environment"]["Variables"]
         self.assertEqual((variables["REQUEUE_STRATEGY"], variables["REQUEUE_TARGET_FUNCTION"], len(variables)), ("copy", OLD, 5))
 
         # In a new shell, as the page says: the file keeps the first values.
         (found,) = re.findall(r"`(NEW_MAPPING=[^`]*)`", PAGE.read_text())
-        self.run_commands(names, values, f"{found}\n", *blocks("Go back on the same queue"))
+        self.run_commands(names, values, f"{found}\n", *blocks(PAGE, "### Go back on the same queue"))
         self.assertEqual((self.mapping(OLD)[0], self.of_queue()), ("Enabled", before))
         with self.assertRaises(self.functions.exceptions.ResourceNotFoundException):
             self.functions.get_function_configuration(FunctionName=NAME)
@@ -173,7 +179,7 @@ class Migration(unittest.TestCase):
         self.handles("meanwhile", by_requeue=True)
 
         self.handled.write_text("")
-        self.run_commands(names, *blocks("Dead letters"))
+        self.run_commands(names, *blocks(PAGE, "### Dead letters"))
         self.handles("invalid", by_requeue=False)
 
 
