@@ -242,7 +242,7 @@ def main():
             sums = counted(made["QueueUrl"], options.messages + -(-options.messages // 10))
             bounds = ["--filter-pattern", '{ $.type = "platform.report" }', "--max-items", "20000", "--query", "events[].[timestamp, message]"]
             lines = aws("logs", "filter-log-events", "--log-group-name", made["LogGroupName"], *bounds)
-            column = [("zip, program", sizes), *rows(lines, options), ("sent, received, deleted", sums)]
+            column = [("binary sizes", sizes), *rows(lines, options), ("sent, received, deleted", sums)]
             print("| | Requeue on AWS |\n|---|---|")
             print("\n".join(f"| {label} | {'' if dry_run else value} |" for label, value in column))
         finally:
