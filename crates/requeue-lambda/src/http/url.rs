@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ::http::HeaderValue;
-use ::http::uri::{PathAndQuery, Scheme, Uri};
+use ::http::uri::{Authority, PathAndQuery, Scheme, Uri};
 
 use super::rules::{TargetRules, TargetUrlError, literal};
 
@@ -49,13 +49,10 @@ impl TargetUrl {
         if authority.as_str().contains('@') {
             return Err(TargetUrlError::Credentials);
         }
-        let host = authority.host();
-        if host.is_empty() {
+        if authority.host().is_empty() {
             return Err(TargetUrlError::Relative);
         }
-        // After the host there is nothing, or a valid port.
-        let port = &authority.as_str()[host.len()..];
-        if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
+        if !has_host_and_port(authority) {
             return Err(TargetUrlError::Port);
         }
         let url = Self { uri, rules };
@@ -122,6 +119,12 @@ impl Address {
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
         Uri::from_parts(parts).expect("only the path was replaced")
     }
+}
+
+/// Whether there is a host, and after it nothing or a valid port. `Uri` accepts more.
+pub(super) fn has_host_and_port(authority: &Authority) -> bool {
+    let (host, all) = (authority.host(), authority.as_str());
+    !host.is_empty() && (all == host || authority.port_u16().is_some_and(|port| port > 0))
 }
 
 /// Names are not resolved, so only hosts that evidently stay on this machine count.
