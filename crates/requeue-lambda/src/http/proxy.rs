@@ -33,7 +33,7 @@ impl Proxy {
     ///
     /// The URL is that of an HTTP proxy over `http://` or `https://`. Its user and password are
     /// sent as `Proxy-Authorization`. The exceptions are separated by commas: domains with their
-    /// subdomains, IP addresses and networks, or `*` for every target.
+    /// subdomains and IP addresses, also for one port (`[::1]:443`), networks, or `*` for all.
     pub fn new(https_proxy: impl Into<String>, no_proxy: impl Into<String>) -> Self {
         Self { url: https_proxy.into(), exceptions: no_proxy.into() }
     }
@@ -57,11 +57,24 @@ impl Proxy {
     }
 
     fn excepts(&self, target: &TargetUrl) -> bool {
+        let hosts = self.exceptions.split(',').filter_map(|one| host_of(one.trim(), target.port()));
+        let hosts: Vec<&str> = hosts.collect();
+        let other = || Matcher::builder().https("http://proxy").no(hosts.join(",")).build();
         // The matcher would take this for a name, and match no IP address.
-        let everything = self.exceptions.split(',').any(|exception| exception.trim() == "*");
-        let other = || Matcher::builder().https("http://proxy").no(&self.exceptions).build();
-        everything || other().intercept(&target.uri).is_none()
+        hosts.contains(&"*") || other().intercept(&target.uri).is_none()
     }
+}
+
+/// The host or network of an exception as the matcher reads it, unless it is for another port.
+fn host_of(exception: &str, port: u16) -> Option<&str> {
+    let host = match exception.rsplit_once(':') {
+        Some((host, own)) if host.ends_with(']') || !host.contains(':') => {
+            (own.parse() == Ok(port)).then_some(host)?
+        }
+        // An IPv6 address without brackets has no port.
+        _ => exception,
+    };
+    Some(host.strip_prefix("*.").unwrap_or(host).trim_matches(['[', ']']))
 }
 
 requeue::debug_by_name!(Proxy; |it| is_set: !it.url.is_empty());
@@ -117,6 +130,34 @@ mod tests {
                 through("http://proxy.example.com:3128/"),
             ),
             (PROXY, "2001:db8::/32", "https://[2001:db8::1]/", Ok(None)),
+            (PROXY, "[::1]", "https://[::1]/", Ok(None)),
+            (PROXY, "::1", "https://[::1]/", Ok(None)),
+            (PROXY, "::1:443", "https://[::1]/", through("http://proxy.example.com:3128/")),
+            (PROXY, "[::1]:443", "https://[::1]/", Ok(None)),
+            (PROXY, "[::1]:8443", "https://[::1]/", through("http://proxy.example.com:3128/")),
+            (PROXY, "127.0.0.1:8443", "https://127.0.0.1:8443/", Ok(None)),
+            (
+                PROXY,
+                "127.0.0.1:8443",
+                "https://127.0.0.1/",
+                through("http://proxy.example.com:3128/"),
+            ),
+            (PROXY, "a.com, example.com:8443", "https://api.example.com:8443/", Ok(None)),
+            (
+                PROXY,
+                "example.com:8443",
+                "https://example.com/",
+                through("http://proxy.example.com:3128/"),
+            ),
+            (PROXY, ".example.com:443", "https://api.example.com/", Ok(None)),
+            (PROXY, "*.example.com", "https://api.example.com/", Ok(None)),
+            (PROXY, "*.example.com:443", "https://api.example.com/", Ok(None)),
+            (
+                PROXY,
+                "*.ample.com,example.com:x,*.,:443,",
+                "https://example.com/",
+                through("http://proxy.example.com:3128/"),
+            ),
             ("socks5://proxy:1080", "", "https://example.com/", invalid()),
             ("ftp://proxy", "", "https://example.com/", invalid()),
             ("http://us er:s3cret@proxy", "", "https://example.com/", invalid()),
