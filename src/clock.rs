@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use jiff::civil::Time;
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::Offset;
 pub use requeue_sqs::Clock;
 pub(crate) use requeue_sqs::epoch_millis;
 use tokio::time::Instant;
@@ -74,9 +77,56 @@ pub(crate) fn timestamp_text(time: SystemTime) -> String {
     format!("{timestamp:.3}")
 }
 
+/// Reads a time as RFC 3339 has it, which sets no maximum of digits. Those beyond the nanoseconds are
+/// cut.
+pub fn rfc3339(text: &str) -> Option<SystemTime> {
+    read_timestamp(text, None)
+}
+
+/// As [`rfc3339`], but with a zone for a time without an offset, or a date alone.
+pub(crate) fn read_timestamp(text: &str, zone: Option<Offset>) -> Option<SystemTime> {
+    let fraction = text.find(['.', ',']).map_or(text.len(), |at| at + 1);
+    let digits = text[fraction..].bytes().take_while(u8::is_ascii_digit).count();
+    let (end, rest) = (fraction + digits.min(9), fraction + digits);
+    let text = [&text[..end], &text[rest..]].concat();
+    let pieces = Pieces::parse(&text).ok()?;
+    let time = pieces.time().or(zone.map(|_| Time::midnight()))?;
+    // The parser also accepts 24 and 25 hours.
+    let offset = pieces.to_numeric_offset().or(zone)?;
+    let offset = Some(offset).filter(|offset| offset.seconds().abs() < 24 * 3_600)?;
+    Some(offset.to_timestamp(pieces.date().to_datetime(time)).ok()?.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_may_have_any_fraction_and_no_offset_of_a_day() {
+        let millis = |text| rfc3339(text).map(epoch_millis);
+        let nanos = rfc3339("1970-01-01T00:00:00.1234567899Z");
+        assert_eq!(nanos, Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(123_456_789)));
+        let many = format!("1970-01-01T00:00:01.5{}+00:00", "0".repeat(10_000));
+        for (text, expected) in [
+            ("1970-01-01T00:00:00.12345678Z", Some(123)),
+            ("1970-01-01T00:00:00.123456789Z", Some(123)),
+            ("1970-01-01T00:00:00.1234567890Z", Some(123)),
+            ("1970-01-01 01:00:01.9999999999+01:00", Some(1_999)),
+            (many.as_str(), Some(1_500)),
+            ("1970-01-01T23:59:00+23:59", Some(0)),
+            ("1969-12-31T00:01:00-23:59", Some(0)),
+            ("1970-01-02T00:00:00+24:00", None),
+            ("1970-01-02T01:00:00+25:00", None),
+            ("1969-12-31T00:00:00-24:00", None),
+            ("1970-01-01T00:00:00.Z", None),
+            ("1970-01-01T00:00:00.1234567890xZ", None),
+            ("1970-01-01T00:00:00.1234567890", None),
+            ("1970-01-01", None),
+            ("", None),
+        ] {
+            assert_eq!(millis(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn no_wait_is_too_long_to_be_added_to_now() {

@@ -168,6 +168,8 @@ pub mod measured;
 #[doc(hidden)]
 pub use requeue_sqs::{debug_by_name, printable};
 
+#[doc(hidden)]
+pub use clock::rfc3339;
 #[doc(inline)]
 pub use clock::{Clock, Sampler};
 pub use config::{Error, InvalidConfig, InvalidPolicy, QueueConfig};

@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
-
+use crate::clock::rfc3339;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::queue::{Attribute, AttributeValue, MAX_RETENTION, MAX_VISIBILITY_WAIT};
 
@@ -43,7 +42,7 @@ impl MessageLimits {
         // SQS keeps no message longer than this, so no message waits longer for its time.
         let latest = first_sent.checked_add(MAX_RETENTION);
         let not_before =
-            read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
+            read(attributes, NOT_BEFORE, rfc3339).filter(|due| *due <= latest || due.is_none());
         Ok(Self {
             max_retries: number(MAX_RETRIES)?,
             ttl: number(TTL_SECONDS)?.map(|secs| Duration::from_secs(secs.into())),
@@ -83,10 +82,6 @@ fn whole(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn time(text: &str) -> Option<SystemTime> {
-    text.parse::<Timestamp>().ok().map(SystemTime::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +89,7 @@ mod tests {
     const SENT: &str = "2026-11-22T08:00:00Z";
 
     fn sent() -> SystemTime {
-        time(SENT).expect("a time")
+        rfc3339(SENT).expect("a time")
     }
 
     fn limits(name: &str, value: &str) -> Result<MessageLimits, Failure> {
@@ -127,6 +122,8 @@ mod tests {
             ("2026-11-22T08:00:01Z", Some(1)),
             ("2026-11-22T10:00:01.000+02:00", Some(1)),
             ("2026-12-06T08:00:00Z", Some(14 * 86_400)),
+            ("2026-12-06T08:00:00.0000000000Z", Some(14 * 86_400)),
+            ("2026-11-23T09:00:01+25:00", None),
             ("2026-12-06T08:00:00.001Z", None),
             ("9999-12-30T00:00:00Z", None),
             ("2026-11-22", None),

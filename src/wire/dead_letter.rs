@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Wrap, stamp};
+use crate::clock::rfc3339;
 use crate::failure::{Detail, FailureClass};
 use crate::state::{REDRIVE_TOLERANCE, RetryState};
 
@@ -93,7 +93,7 @@ impl DeadLetterInfo {
 
     /// When it was dead-lettered.
     pub fn failed_at(&self) -> Option<SystemTime> {
-        Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
+        rfc3339(self.failed_at.as_deref()?)
     }
 
     /// The ARN of its source queue. If SQS moved it to the dead-letter queue, SQS names that queue;

@@ -15,12 +15,10 @@ mod stamp;
 mod state_text;
 
 use std::borrow::Cow;
-use std::time::SystemTime;
-
-use jiff::Timestamp;
 
 use self::object::{Name, Object};
 use self::state_text::StateText;
+use crate::clock::rfc3339;
 use crate::json;
 use crate::state::RetryState;
 
@@ -109,7 +107,8 @@ fn ours(object: &Object) -> Option<Ours> {
     }
     let retry_count = object.value(Name::RetryCount).and_then(count);
     let original_message_id = object.value(Name::OriginalMessageId).and_then(json::string)?;
-    let retry_timestamp = object.value(Name::RetryTimestamp).and_then(rfc3339)?;
+    let retry_timestamp = object.value(Name::RetryTimestamp).and_then(json::string)?;
+    let retry_timestamp = rfc3339(&retry_timestamp)?;
     match state_text::read(object.value(Name::RetryState)?)? {
         StateText::Later(version) => Some(Ours::Later(version)),
         StateText::Known(mut state, originals) => {
@@ -137,11 +136,6 @@ fn believed_count(object: &Object, cap: u32) -> u32 {
 
 fn count(text: &str) -> Option<u32> {
     u32::try_from(json::plain_integer(text)?).ok()
-}
-
-fn rfc3339(text: &str) -> Option<SystemTime> {
-    let timestamp: Timestamp = json::string(text)?.parse().ok()?;
-    Some(timestamp.into())
 }
 
 #[cfg(test)]

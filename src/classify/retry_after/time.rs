@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use jiff::civil::DateTime;
 use jiff::fmt::{friendly, rfc2822, temporal};
-use jiff::tz::TimeZone;
+use jiff::tz::Offset;
 use jiff::{SpanRelativeTo, Timestamp};
+
+use crate::clock::read_timestamp;
 
 /// The longest plausible delay.
 pub(in crate::classify) const LONGEST: Duration = Duration::from_hours(365 * 24);
@@ -66,21 +67,18 @@ pub(super) fn told(value: &[u8]) -> Option<Told> {
         let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
         length.try_into().ok().map(Told::In)
     };
-    // `2023-11-14T22:14:20Z`
-    let timestamp = || text.parse::<Timestamp>().ok().or_else(|| other_timestamp(text));
     seconds()
         .or_else(duration)
-        .or_else(|| Some(Told::At(timestamp()?.into())))
+        .or_else(|| timestamp(text).map(Told::At))
         .or_else(|| date(value).map(Told::At))
 }
 
-/// `2023-11-14 22:14:20`, also with ` UTC`; as JavaScript prints it; as WSO2 does.
-fn other_timestamp(text: &str) -> Option<Timestamp> {
+/// `2023-11-14T22:14:20Z`, also without a zone or with ` UTC`; as JavaScript prints it; as WSO2 does.
+fn timestamp(text: &str) -> Option<SystemTime> {
     const FORMS: [&str; 2] = ["%a %b %d %Y %H:%M:%S GMT%z", "%Y-%b-%d %H:%M:%S%z"];
     let text = text.split(" (").next()?.trim_end_matches(" UTC");
-    let without_zone = || TimeZone::UTC.to_timestamp(text.parse::<DateTime>().ok()?).ok();
-    let form = |form: &&str| Timestamp::strptime(form, text).ok();
-    FORMS.iter().find_map(form).or_else(without_zone)
+    let form = |form: &&str| Timestamp::strptime(form, text).ok().map(SystemTime::from);
+    read_timestamp(text, Some(Offset::UTC)).or_else(|| FORMS.iter().find_map(form))
 }
 
 /// `15`, `64.57`: no sign, no unit. Digits beyond the nanoseconds, as a `double` prints them, are cut.

@@ -141,6 +141,22 @@ fn retry_after_is_read_in_all_its_forms() {
             Temporary,
             Some(60_000),
         ),
+        (
+            "RFC 3339, with more digits than a clock has",
+            503,
+            &[("Retry-After", "2023-11-14T22:14:20.0000000000Z")],
+            "",
+            Temporary,
+            Some(60_000),
+        ),
+        (
+            "RFC 3339, with an offset that it excludes",
+            503,
+            &[("Retry-After", "2023-11-14T22:14:20+25:00")],
+            "",
+            Temporary,
+            None,
+        ),
     ]);
 }
 

@@ -8,9 +8,8 @@ use std::time::SystemTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::builder::PossibleValuesParser;
-use jiff::Timestamp;
 use requeue::queue::{Arn, Attribute, AttributeValue, Outgoing};
-use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record};
+use requeue::{Clock, DeadLetter, DeadLetterReason, FailureClass, Record, rfc3339};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -243,8 +242,7 @@ fn moment_given(text: &str) -> Result<SystemTime, String> {
         let since = since.filter(|since| *since >= SystemTime::UNIX_EPOCH);
         return since.ok_or_else(|| "it is before 1970; choose a shorter time".to_owned());
     }
-    let time: Option<Timestamp> = text.parse().ok();
-    time.map(SystemTime::from).ok_or_else(|| {
+    rfc3339(text).ok_or_else(|| {
         "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()
     })
 }
@@ -380,6 +378,8 @@ mod tests {
             ("90", true),
             ("2026-11-23T06:00:00Z", true),
             ("2026-11-23T06:00:00+01:00", true),
+            ("2026-11-23T06:00:00.1234567890Z", true),
+            ("2026-11-23T06:00:00+25:00", false),
             ("2026-11-23", false),
             ("yesterday", false),
             ("99999999999d", false),
