@@ -1,19 +1,23 @@
 //! Lambda's Runtime API for one execution environment, on a loopback port of its own. It passes the
 //! function's requests on, and decides nothing.
 //!
-//! Source of paths, headers and bodies: Lambda developer guide, "Using the Lambda runtime API for
-//! custom runtimes" and "Using the Lambda Extensions API".
+//! Source of paths, headers, trailers and bodies: Lambda developer guide, "Using the Lambda runtime
+//! API for custom runtimes", "Building a custom runtime" and "Using the Lambda Extensions API".
 
 use std::future::pending;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use requeue::embedded::loopback::{self, Bounds};
+use parking_lot::Mutex;
+use requeue::embedded::loopback::{self, Bounds, Trailers};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -28,6 +32,9 @@ const MAX_RESPONSE: usize = 6 * 1024 * 1024;
 const BOUNDS: Bounds = Bounds { body: MAX_RESPONSE, bodies: 4 * MAX_RESPONSE, connections: 16 };
 /// Requests in the queue. A function waits for each response.
 const REQUESTS: usize = 16;
+const ERROR_TYPE: &str = "lambda-runtime-function-error-type";
+/// In Base64, after a response in chunks.
+const ERROR_BODY: &str = "lambda-runtime-function-error-body";
 
 /// A server that ends when this is dropped.
 pub(super) struct RuntimeApi {
@@ -61,15 +68,15 @@ impl RuntimeApi {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
         let (sender, requests) = mpsc::channel(REQUESTS);
+        let given = GivenId::default();
         tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request| {
             // The response is immediate, since a function that ends does not wait for it.
-            let passed_on = said(&request).map(|said| sender.try_send(said).is_ok());
-            let sender = sender.clone();
+            let accepted = said(&request).map(|said| accept(said, &sender, &given.lock()));
+            let (sender, given) = (sender.clone(), Arc::clone(&given));
             async move {
-                match passed_on {
-                    Some(true) => status(StatusCode::ACCEPTED, r#"{"status":"OK"}"#),
-                    Some(false) => status(StatusCode::SERVICE_UNAVAILABLE, "too many requests"),
-                    None => respond(sender, request).await,
+                match accepted {
+                    Some(response) => response,
+                    None => respond(sender, given, request).await,
                 }
             }
         }));
@@ -85,12 +92,39 @@ impl RuntimeApi {
     }
 }
 
+/// The request id of the invocation that the function got last.
+type GivenId = Arc<Mutex<String>>;
+
+fn accept(
+    said: RuntimeRequest,
+    requests: &mpsc::Sender<RuntimeRequest>,
+    given: &str,
+) -> io::Result<Response<Full<Bytes>>> {
+    let id = match &said {
+        RuntimeRequest::Next(_) => None,
+        RuntimeRequest::Response { id, .. } => Some(id),
+        RuntimeRequest::Error { id, .. } => id.as_ref(),
+    };
+    if id.is_some_and(|id| id != given) {
+        let body = r#"{"errorMessage":"Invalid request ID","errorType":"InvalidRequestID"}"#;
+        return status(StatusCode::BAD_REQUEST, body);
+    }
+    match requests.try_send(said) {
+        Ok(()) => status(StatusCode::ACCEPTED, r#"{"status":"OK"}"#),
+        Err(_) => status(StatusCode::SERVICE_UNAVAILABLE, "too many requests"),
+    }
+}
+
 /// A reported result or error; `None` for a request.
 fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
     let (headers, body) = (request.headers(), request.body());
     match (request.method(), path(request).as_slice()) {
         (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "response"]) => {
-            Some(RuntimeRequest::Response { id: (*id).to_owned(), body: body.clone() })
+            let (id, trailers) = ((*id).to_owned(), request.extensions().get::<Trailers>());
+            Some(match trailers.and_then(|trailers| ReportedError::in_trailers(&trailers.0)) {
+                Some(error) => RuntimeRequest::Error { id: Some(id), error },
+                None => RuntimeRequest::Response { id, body: body.clone() },
+            })
         }
         (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
             let (id, error) = (Some((*id).to_owned()), ReportedError::read(headers, body));
@@ -105,6 +139,7 @@ fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
 
 async fn respond(
     requests: mpsc::Sender<RuntimeRequest>,
+    given: GivenId,
     request: Request<Bytes>,
 ) -> io::Result<Response<Full<Bytes>>> {
     match (request.method(), path(&request).as_slice()) {
@@ -112,7 +147,10 @@ async fn respond(
             let (sender, next) = oneshot::channel();
             let _ = requests.send(RuntimeRequest::Next(sender)).await;
             match next.await {
-                Ok(invocation) => invoke(invocation),
+                Ok(invocation) => {
+                    given.lock().clone_from(&invocation.request_id);
+                    invoke(invocation)
+                }
                 Err(_) => status(StatusCode::GONE, "the environment ends"),
             }
         }
@@ -226,6 +264,14 @@ pub(super) struct ReportedError {
 }
 
 impl ReportedError {
+    /// An error that the function met after it began its response.
+    fn in_trailers(trailers: &HeaderMap) -> Option<Self> {
+        let body = trailers.get(ERROR_BODY);
+        body.or_else(|| trailers.get(ERROR_TYPE))?;
+        let body = body.and_then(|body| BASE64.decode(body).ok()).unwrap_or_default();
+        Some(Self::read(trailers, &body.into()))
+    }
+
     pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Self {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
@@ -234,7 +280,7 @@ impl ReportedError {
             error_type: Option<String>,
         }
         let error: ErrorRequest = serde_json::from_slice(body).unwrap_or_default();
-        let by_header = header(headers, "lambda-runtime-function-error-type").map(str::to_owned);
+        let by_header = header(headers, ERROR_TYPE).map(str::to_owned);
         let (error_type, message) = (error.error_type.or(by_header), error.error_message);
         let words: Vec<&str> =
             [&error_type, &message].into_iter().flatten().map(|text| &**text).collect();
@@ -272,8 +318,7 @@ mod tests {
         };
         assert_eq!(read(&headers, "").words, "no reason given");
         assert_eq!(read(&headers, r#"{"errorMessage":"no disk"}"#).words, "no disk");
-        headers
-            .insert("lambda-runtime-function-error-type", HeaderValue::from_static("Runtime.Exit"));
+        headers.insert(ERROR_TYPE, HeaderValue::from_static("Runtime.Exit"));
         let by_header = read(&headers, "{");
         assert_eq!(by_header.words, "Runtime.Exit");
         assert_eq!(by_header.payload, r#"{"errorMessage":"","errorType":"Runtime.Exit"}"#);
@@ -285,6 +330,27 @@ mod tests {
         let body = format!(r#"{{"errorMessage":"{}"}}"#, "x".repeat(1_000));
         headers.clear();
         assert_eq!(read(&headers, &body).words, "x".repeat(MAX_ERROR - 1) + "…");
+    }
+
+    #[test]
+    fn either_trailer_makes_a_response_an_error() {
+        let body = r#"{"errorMessage":"no","errorType":"Refused"}"#;
+        let encoded = BASE64.encode(body);
+        for (trailers, words) in [
+            (&[][..], None),
+            (&[("server-timing", "x")], None),
+            (&[(ERROR_TYPE, "Io")], Some("Io")),
+            (&[(ERROR_BODY, &*encoded)], Some("Refused: no")),
+            (&[(ERROR_TYPE, "Io"), (ERROR_BODY, &encoded)], Some("Refused: no")),
+            (&[(ERROR_TYPE, "Io"), (ERROR_BODY, "{")], Some("Io")),
+            (&[(ERROR_TYPE, ""), (ERROR_BODY, "")], Some("")),
+        ] {
+            let all = trailers.iter().map(|(name, value)| {
+                (name.parse().expect("a name"), HeaderValue::from_str(value).expect("a value"))
+            });
+            let error = ReportedError::in_trailers(&all.collect());
+            assert_eq!(error.as_ref().map(|error| &*error.words), words, "{trailers:?}");
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 """A Lambda function without any library, which does what the body of a message says."""
 
+import base64
 import json
 import os
 import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 
 API = f"http://{os.environ['AWS_LAMBDA_RUNTIME_API']}/2018-06-01/runtime"
@@ -34,6 +36,23 @@ def respond_and_exit(request_id):
     os._exit(0)
 
 
+def send_chunks(path, body, error):
+    """Ends a response in chunks with an error. Returns the status of its response."""
+    host, port = os.environ["AWS_LAMBDA_RUNTIME_API"].split(":")
+    chunks = f"{len(body):x}\r\n{body}\r\n" if body else ""
+    encoded = base64.b64encode(json.dumps(error).encode()).decode()
+    sent = (
+        f"POST /2018-06-01/runtime/{path} HTTP/1.1\r\nhost: {host}\r\n"
+        "lambda-runtime-function-response-mode: streaming\r\ntransfer-encoding: chunked\r\n"
+        "trailer: lambda-runtime-function-error-type, lambda-runtime-function-error-body\r\n\r\n"
+        f"{chunks}0\r\nlambda-runtime-function-error-type: Refused\r\n"
+        f"lambda-runtime-function-error-body: {encoded}\r\n\r\n"
+    )
+    stream = socket.create_connection((host, int(port)))
+    stream.sendall(sent.encode())
+    return stream.recv(1000).decode().split()[1]
+
+
 def post(path, value):
     request = urllib.request.Request(f"{API}/{path}", json.dumps(value).encode())
     urllib.request.urlopen(request).close()
@@ -51,6 +70,19 @@ while True:
     if "error" in bodies:
         post(f"invocation/{request_id}/error", {"errorMessage": "no", "errorType": "Refused"})
         continue
+    if bodies[0].startswith("chunks "):
+        error = {"errorMessage": "no", "errorType": "Refused", "stackTrace": ["x" * 24_000]}
+        path = f"invocation/{request_id}/response"
+        print("status", send_chunks(path, bodies[0].partition(" ")[2], error), flush=True)
+        continue
+    if "unknown" in bodies:
+        statuses = []
+        for path, value in [("response", {}), ("error", {"errorType": "Refused"})]:
+            try:
+                post(f"invocation/unknown/{path}", value)
+            except urllib.error.HTTPError as refused:
+                statuses.append((refused.code, json.load(refused)["errorType"]))
+        print("refused", *statuses, flush=True)
     if "respond and exit" in bodies:
         respond_and_exit(request_id)
     kept = [

@@ -57,6 +57,27 @@ fn a_function_error_keeps_the_batch() {
 }
 
 #[test]
+fn an_error_at_the_end_of_a_response_in_chunks_keeps_the_batch() {
+    let path = bootstrap("chunks", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    for (at, body) in ["", "{}", r#"{"batchItemFailures""#].iter().enumerate() {
+        served.send(&[&format!("chunks {body}")]);
+        served.line("1| status 202");
+        let number = at + 1;
+        served.line(&format!("#{number} 1 message: all kept, function error: Refused: no, "));
+    }
+}
+
+#[test]
+fn a_response_to_an_unknown_invocation_is_refused_as_lambda_does() {
+    let path = bootstrap("unknown", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["unknown"]);
+    served.line("1| refused (400, 'InvalidRequestID') (400, 'InvalidRequestID')");
+    served.line("#1 1 message: 1 deleted, ");
+}
+
+#[test]
 fn batches_are_as_large_and_as_many_as_they_may_be() {
     let path = bootstrap("large", "");
     let options =

@@ -28,7 +28,7 @@ mod request;
 mod tests;
 
 use request::{BodyReader, refusal};
-pub use request::{Names, Refusal, UnreadRequest, check_host, check_origin, is_loopback};
+pub use request::{Names, Refusal, Trailers, UnreadRequest, check_host, check_origin, is_loopback};
 
 /// How long the head of a request may take, and how long a connection without a request stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -271,6 +271,8 @@ async fn serve_connection<S, F, A, B>(
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(READ_BUFFER)
+            // Of the trailers too, which hyper limits to 16 KiB otherwise.
+            .max_header_size(READ_BUFFER)
             .auto_date_header(false)
             .serve_connection(TokioIo::new(stream), service)
     );

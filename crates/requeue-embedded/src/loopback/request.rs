@@ -49,14 +49,22 @@ pub struct UnreadRequest {
 }
 
 impl UnreadRequest {
-    /// The request with its whole body, or why it is refused. The permit reserves the body's
-    /// memory.
-    pub async fn read(self) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), Refusal> {
-        let (body, room) = self.reader.read(self.body).await?;
+    /// The request with its whole body and, as an extension, its [`Trailers`], or why it is
+    /// refused. The permit reserves the body's memory.
+    pub async fn read(mut self) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), Refusal> {
+        let (body, trailers, room) = self.reader.read(self.body).await?;
         self.response.get_or_init(|| self.activity.begin());
+        self.head.extensions.insert(Trailers(trailers));
         Ok((Request::from_parts(self.head, body), room))
     }
 }
+
+/// The fields after a chunked body.
+#[derive(Clone, Debug)]
+pub struct Trailers(pub HeaderMap);
+
+/// A body, its trailers, and its memory.
+type ReadBody = (Bytes, HeaderMap, Option<OwnedSemaphorePermit>);
 
 #[derive(Clone)]
 pub(super) struct BodyReader {
@@ -65,7 +73,7 @@ pub(super) struct BodyReader {
 }
 
 impl BodyReader {
-    async fn read(&self, body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+    async fn read(&self, body: Incoming) -> Result<ReadBody, Refusal> {
         if body.size_hint().lower() > u64::try_from(self.bounds.body).unwrap_or(u64::MAX) {
             return Err(TOO_LARGE);
         }
@@ -73,13 +81,14 @@ impl BodyReader {
     }
 
     /// Reserves memory for the bytes that arrived, so that a slow request does not block others.
-    async fn collect(
-        &self,
-        mut body: Incoming,
-    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+    async fn collect(&self, mut body: Incoming) -> Result<ReadBody, Refusal> {
         let (mut bytes, mut held) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
+        let mut trailers = HeaderMap::new();
         while let Some(frame) = body.frame().await {
-            let data = frame.map_err(|_| UNREADABLE)?.into_data().unwrap_or_default();
+            let data = frame.map_err(|_| UNREADABLE)?.into_data().unwrap_or_else(|frame| {
+                trailers = frame.into_trailers().unwrap_or_default();
+                Bytes::new()
+            });
             if data.len() > self.bounds.body - bytes.len() {
                 return Err(TOO_LARGE);
             }
@@ -92,7 +101,7 @@ impl BodyReader {
             }
             bytes.extend_from_slice(&data);
         }
-        Ok((bytes.freeze(), held))
+        Ok((bytes.freeze(), trailers, held))
     }
 }
 

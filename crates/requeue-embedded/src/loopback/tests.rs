@@ -168,6 +168,30 @@ async fn bodies_of_all_connections_share_one_bound() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn trailers_come_with_the_request_and_are_no_headers() {
+    let (mut client, server) = tokio::io::duplex(1 << 16);
+    let (_stop, stopped) = watch::channel(false);
+    let (long, room) = ("x".repeat(40_000), Arc::new(Semaphore::new(100)));
+    let respond = |request| {
+        respond_to_whole(request, |request: Request<Bytes>| async move {
+            let trailers = &request.extensions().get::<Trailers>().expect("they are read").0;
+            assert_eq!((trailers.len(), &request.body()[..]), (1, &b"he"[..]));
+            assert_eq!((trailers["x-error"].len(), request.headers().len()), (40_000, 3));
+            Ok(Response::default())
+        })
+    };
+    let reader = reader(100, &room);
+    tokio::spawn(serve_connection(server, reader, Activity::idle(), stopped, respond));
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let sent =
+        format!("{head}transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n0\r\nx-error: {long}\r\n\r\n");
+    client.write_all(sent.as_bytes()).await.expect("it reads");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("text");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
 #[tokio::test]
 async fn a_connection_answers_until_its_response_is_written() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
