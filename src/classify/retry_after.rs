@@ -56,10 +56,15 @@ const RENEWED: [&str; 2] = ["reset", "resets-in"];
 /// A word in the name of a header with the rest of an allowance that lasts for a day, or longer.
 const OF_DAY: [&str; 8] = ["day", "daily", "today", "24hour", "week", "weekly", "month", "monthly"];
 
-/// The words before a time in the message of a limit, and its most words.
+/// The words before a time in the message of a limit, and its most words. After those that end so, it is
+/// a time of day.
 const BEFORE_TIME: &str = "\
-    retry after|retry in|again after|again in|again at|reset after|reset in|resets in|resets at|\
-    available after|available in|replenished in";
+    try after|retry in|again after|again in|again at|reset after|reset in|resets in|resets at|\
+    available after|available in|replenished in|request after|reset at|reset on|resets on|\
+    limited until|banned until|wait until";
+const OF_DAYTIME: [&str; 3] = [" at", " on", " until"];
+/// Words with which services name a time of their own zone, unless the message names it.
+const OF_ANY_ZONE: [&str; 2] = ["reset at", "reset on"];
 const MAX_WORDS: usize = 7;
 
 pub(super) struct Named<'r> {
@@ -143,8 +148,13 @@ impl<'r> Named<'r> {
             let ends = rest.match_indices(' ').map(|space| space.0).chain([rest.len()]);
             let parts =
                 ends.take(MAX_WORDS).map(|end| rest[..end].trim_end_matches(['.', ',', ')']));
-            let times: Vec<Told> = parts.filter_map(|part| told(part.as_bytes())).collect();
-            times.last()?.delay(self.reference)
+            let times = parts.filter_map(|part| Some((part, told(part.as_bytes())?)));
+            let (part, time) = times.last()?;
+            let is_daytime = OF_DAYTIME.iter().any(|end| words.ends_with(end));
+            let is_elsewhere = time::without_zone(part).is_some()
+                && (OF_ANY_ZONE.contains(&words) || is_zone(&rest[part.len()..]));
+            let is_it = !is_elsewhere && (!is_daytime || matches!(time, Told::At(_)));
+            is_it.then(|| time.delay(self.reference))?
         });
         times.next()
     }
@@ -198,6 +208,13 @@ impl<'r> Named<'r> {
         }
         delay
     }
+}
+
+/// Whether a text after a time begins with its zone: ` +08`, ` (UTC+8)`, ` CST`, ` Asia/Shanghai`.
+fn is_zone(rest: &str) -> bool {
+    let word = rest.trim_start().split([' ', '.', ',']).next().unwrap_or_default();
+    let is_name = word.len() > 1 && word.bytes().all(|byte| !byte.is_ascii_lowercase());
+    word.starts_with(['+', '-', '(']) || word.contains('/') || is_name
 }
 
 pub(super) fn is_used_up(response: &Response<'_>) -> bool {

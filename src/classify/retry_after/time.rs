@@ -12,6 +12,8 @@ use crate::clock::read_timestamp;
 pub(in crate::classify) const LONGEST: Duration = Duration::from_hours(365 * 24);
 /// The oldest plausible time, before the time of the response: clocks and caches are late.
 const OLDEST: Duration = Duration::from_hours(24);
+/// The longest short name of a zone: `AEST`, `+0530`.
+const MAX_ZONE: usize = 5;
 
 pub(super) fn unquoted(value: &[u8]) -> &[u8] {
     let value = value.trim_ascii();
@@ -69,16 +71,35 @@ pub(super) fn told(value: &[u8]) -> Option<Told> {
     };
     seconds()
         .or_else(duration)
-        .or_else(|| timestamp(text).map(Told::At))
+        .or_else(|| timestamp(text).or_else(|| without_zone(text)).map(Told::At))
         .or_else(|| date(value).map(Told::At))
 }
 
-/// `2023-11-14T22:14:20Z`, also without a zone or with ` UTC`; as JavaScript prints it; as WSO2 does.
+/// `2023-11-14T22:14:20Z`; as Go, Ruby and Python print it, with ` +0800` and the zone's name; as
+/// JavaScript, WSO2 and Java do.
 fn timestamp(text: &str) -> Option<SystemTime> {
-    const FORMS: [&str; 2] = ["%a %b %d %Y %H:%M:%S GMT%z", "%Y-%b-%d %H:%M:%S%z"];
-    let text = text.split(" (").next()?.trim_end_matches(" UTC");
-    let form = |form: &&str| Timestamp::strptime(form, text).ok().map(SystemTime::from);
-    read_timestamp(text, Some(Offset::UTC)).or_else(|| FORMS.iter().find_map(form))
+    const FORMS: [&str; 3] =
+        ["%a %b %d %Y %H:%M:%S GMT%z", "%Y-%b-%d %H:%M:%S%z", "%a %b %d %H:%M:%S %z %Y"];
+    let text = text.split(" (").next()?.split(" m=").next()?;
+    let text = text.replace(" UTC ", " +0000 ").replace(" GMT ", " +0000 ");
+    let read = |text: &str| {
+        let form = |form: &&str| Timestamp::strptime(form, text).ok().map(SystemTime::from);
+        let joined = text.replace(" +", "+").replace(" -", "-");
+        read_timestamp(&joined, None).or_else(|| FORMS.iter().find_map(form))
+    };
+    let named = || {
+        let (time, zone) = text.rsplit_once(' ')?;
+        let is_utc = ["UTC", "GMT", "Z"].contains(&zone);
+        let utc = || is_utc.then(|| read(&format!("{time}Z")))?;
+        (zone.len() <= MAX_ZONE).then(|| read(time)).flatten().or_else(utc)
+    };
+    read(&text).or_else(named)
+}
+
+/// The time of day in UTC, if no zone is named.
+pub(super) fn without_zone(text: &str) -> Option<SystemTime> {
+    let is_zoneless = read_timestamp(text, None).is_none();
+    is_zoneless.then(|| read_timestamp(text, Some(Offset::UTC))).flatten()
 }
 
 /// `15`, `64.57`: no sign, no unit. Digits beyond the nanoseconds, as a `double` prints them, are cut.
