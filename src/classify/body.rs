@@ -45,6 +45,10 @@ const OF_SENTENCES: [&str; 3] = ["message", "errors", "errorDescription"];
 const DELAYS: &str = "\
     retryDelay retryAfter retryAfterSeconds retryInSeconds backoffSeconds nextAccessTime";
 const MILLIS: &str = "retryAfterMs";
+/// The fields with the end of a limit: of many, and Google's Antigravity.
+const RESETS: &str = "\
+    resetsInSeconds resetInSeconds resetAfterSeconds resetAfter resetsAt resetAt resetTime \
+    quotaResetDelay quotaResetTimeStamp";
 /// Headers with the code of an error: of AWS, Mashery and Azure.
 const CODE_HEADERS: [&str; 3] = ["x-amzn-errortype", "x-mashery-error-code", "x-ms-error-code"];
 /// Texts before a code in XML, in lower case, and at the beginning of pages without one.
@@ -64,6 +68,8 @@ pub(super) struct Details {
     /// The server's name for the error, if it may be logged.
     pub(super) own_code: Option<String>,
     pub(super) delay: Option<Duration>,
+    /// The end of a limit. For another failure, it is no delay.
+    pub(super) reset: Option<Duration>,
     pub(super) graph_code: Option<i64>,
     pub(super) is_transient: bool,
     /// The service's messages. They are read only if it names a limit, or has a code of AWS.
@@ -89,7 +95,9 @@ impl Details {
             let errors = errors(&body);
             for (at, (error, is_of_request)) in errors.iter().enumerate() {
                 let levels = if at < each(&body).count() { 0 } else { MAX_LEVELS };
-                details.delay = details.delay.or_else(|| delay(error, named, levels));
+                let delay_of = |find: &Find<'_>| first(error, find, levels);
+                details.delay = details.delay.or_else(|| delay_of(&|error| delay(error, named)));
+                details.reset = details.reset.or_else(|| delay_of(&|error| reset(error, named)));
                 details.read(error, *is_of_request);
             }
             let errors: Vec<&Value> = errors.into_iter().map(|(error, _)| error).collect();
@@ -126,7 +134,12 @@ impl Details {
         self.echoed.extend(echoed.into_iter().filter_map(|name| word(field(name))));
         self.words.extend(names.into_iter().filter_map(|name| word(field(name))));
         let fields = CODES.split(' ').map(field);
-        self.codes.extend([error].into_iter().chain(fields).filter_map(word));
+        let mut codes: Vec<_> = [error].into_iter().chain(fields).filter_map(word).collect();
+        // Resend's code. Elsewhere a name may be that of anything.
+        if !is_of_request && !codes.iter().any(|code| code.contains(char::is_alphabetic)) {
+            codes.extend(word(field("name")).filter(|name| name.contains('_')));
+        }
+        self.codes.extend(codes);
         // Google Ads: `"errorCode":{"databaseError":"CONCURRENT_MODIFICATION"}`
         let inner = field("errorCode").as_object().into_iter().flat_map(|object| object.values());
         self.codes.extend(inner.take(MAX_LISTED).filter_map(word));
@@ -220,22 +233,30 @@ fn texts(error: &Value) -> impl Iterator<Item = &str> {
     fields.filter_map(|field| field.as_str().filter(|text| text.contains(' ')))
 }
 
-/// The delay that an error names, or the first below it. A field of that name anywhere in a body may be
-/// one of the request.
-fn delay(error: &Value, named: &Named<'_>, levels: usize) -> Option<Duration> {
-    let field = |name: &str| named.in_json(code::field(error, name));
+type Find<'f> = dyn Fn(&Value) -> Option<Duration> + 'f;
+
+/// The time that an error names, or the first below it. A field of that name anywhere in a body may be one
+/// of the request.
+fn first(error: &Value, find: &Find<'_>, levels: usize) -> Option<Duration> {
     let below = || {
         let fields = error.as_object().filter(|_| levels > 0)?.values();
-        fields.flat_map(each).find_map(|below| delay(below, named, levels - 1))
+        fields.flat_map(each).find_map(|below| first(below, find, levels - 1))
     };
+    find(error).or_else(below)
+}
+
+/// The delay that an error names.
+fn delay(error: &Value, named: &Named<'_>) -> Option<Duration> {
+    let field = |name: &str| named.in_json(code::field(error, name));
     // Telegram's field.
-    let parameters = || delay(error.get("parameters")?, named, 0);
-    DELAYS
-        .split(' ')
-        .find_map(field)
-        .or_else(|| Some(field(MILLIS)? / 1_000))
-        .or_else(parameters)
-        .or_else(below)
+    let parameters = || delay(error.get("parameters")?, named);
+    let millis = || Some(field(MILLIS)? / 1_000);
+    DELAYS.split(' ').find_map(field).or_else(millis).or_else(parameters)
+}
+
+fn reset(error: &Value, named: &Named<'_>) -> Option<Duration> {
+    let field = |name: &str| named.in_json(code::field(error, name));
+    RESETS.split(' ').filter_map(field).find(|reset| !reset.is_zero())
 }
 
 /// The code of an error in XML: `<Code>Throttling</Code>`, `<Error code="3001">`; or Cloudflare's text.

@@ -13,8 +13,8 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
     (
         FailureClass::Quota,
         "quota exceeded",
-        "quotaexceeded quotasexceeded quotaviolation insufficientquota servicequota spendlimit \
-        dailylimit billinglimit billinghardlimit overrate spamrisktoomany",
+        "quotaexceeded quotasexceeded quotaviolation quotalimit exceededcurrentquota \
+        insufficientquota servicequota spendlimit dailylimit billinglimit billinghardlimit overrate spamrisktoomany",
     ),
     (
         FailureClass::RateLimit,

@@ -59,6 +59,8 @@ fn is_graph_limit(code: i64) -> bool {
 /// "Rate limits for the REST API".
 const PAUSES: [&str; 3] =
     ["about-secondary-rate-limits", "secondary-rate-limits", "abuse-rate-limits"];
+/// Words that do.
+const PAUSING: &str = "secondary rate limit|abuse detection mechanism|submitted too quickly";
 
 /// Reasons that count with one status alone. With another status they may mean something else.
 const BY_STATUS: [(u16, &str, FailureClass); 18] = [
@@ -169,6 +171,7 @@ fn limit_delay(details: &Details, named: &Named<'_>, later: Option<Duration>) ->
     let later = later.filter(|later| renewed.is_none_or(|renewed| *later < renewed * 100));
     later
         .or(details.delay)
+        .or(details.reset)
         .or_else(|| named.reset())
         .or_else(|| details.messages.iter().find_map(|message| named.in_message(message)))
         .or_else(|| pause(details))
@@ -223,7 +226,10 @@ fn by_body(response: &Response<'_>, status: u16, details: &Details) -> Option<Fa
     if let Some((class, reason)) = reason {
         return Some(typed(class, reason));
     }
-    if let Some(said) = words.said(Some(status)) {
+    // A header of the service is more specific than words that ask for a retry.
+    let is_wanted =
+        |said: &Failure| said.class() == FailureClass::Temporary && is_transient(response);
+    if let Some(said) = words.said(Some(status)).filter(|said| !is_wanted(said)) {
         let reason = told(shown, Some(said.detail()), details.own_code.as_deref());
         let failure = Failure::new(said.class(), Evidence::Typed, reason);
         return Some(failure.doubted(said.is_in_doubt()));
@@ -265,8 +271,7 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if status != 429 && says(b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
-    let is_transient = || TRANSIENT.into_iter().any(|name| response.says(name, b"true"));
-    let is_wanted = || says(b"true") || is_transient();
+    let is_wanted = || says(b"true") || is_transient(response);
     if class == FailureClass::NonRetryable && is_wanted() {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
@@ -283,8 +288,15 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     }
 }
 
+fn is_transient(response: &Response<'_>) -> bool {
+    TRANSIENT.into_iter().any(|name| response.says(name, b"true"))
+}
+
 fn pause(details: &Details) -> Option<Duration> {
-    PAUSES.iter().any(|reason| details.spelled(reason).is_some()).then_some(Duration::from_mins(1))
+    let is_said = |text: &String| Words::of_body(text.as_bytes()).hold_any(PAUSING);
+    let is_it = PAUSES.iter().any(|reason| details.spelled(reason).is_some())
+        || details.messages.iter().any(is_said);
+    is_it.then_some(Duration::from_mins(1))
 }
 
 /// The first row of [`BY_STATUS`] whose reason `find` finds, and its word.

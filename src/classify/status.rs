@@ -3,7 +3,7 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 16] = {
+const STATUSES: [(u16, FailureClass); 18] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
@@ -28,6 +28,10 @@ const STATUSES: [(u16, FailureClass); 16] = {
         (503, Temporary),
         (504, Temporary),
         (505, NonRetryable),
+        // WebDAV, Microsoft Graph: the storage of a user is full
+        (507, Quota),
+        // Microsoft Graph: the bandwidth
+        (509, RateLimit),
     ]
 };
 

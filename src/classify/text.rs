@@ -10,6 +10,11 @@ use std::fmt::{self, Write};
 use super::status::{class_of, is_used};
 use super::{aws, smtp};
 use crate::failure::{Evidence, Failure, FailureClass};
+use said::{PAYER, SAID};
+
+mod said;
+
+pub(super) use said::{DECLINED, IN_PROGRESS, TOO_LARGE};
 
 /// The meaning of a phrase for the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,54 +82,6 @@ const PHRASES: [(Meaning, &str); 15] = {
     ]
 };
 
-pub(super) const TOO_LARGE: &str = "request too large";
-/// Words that decide whatever the code or the type, with their status, or with any (0). The first row
-/// that matches wins.
-const SAID: [(u16, FailureClass, &str); 6] = {
-    use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
-    [
-        // OpenAI, Groq: one request above the tokens of a minute
-        (0, NonRetryable, TOO_LARGE),
-        // The account of DeepSeek, Replicate, Hugging Face, Vonage, Supabase lacks it
-        (
-            402,
-            Quota,
-            "credits|insufficient credit|insufficient balance|low balance|quota|spending limit",
-        ),
-        // Anthropic; xAI; Fireworks; Postmark; Neon; Upstash; Kubernetes; Azure; SES
-        (
-            0,
-            Quota,
-            "your credit balance is too low|your specified api usage limits|\
-            reached its monthly spending limit|reaching the monthly spending limit|\
-            account has run out of credits|compute time quota|max daily request limit exceeded|\
-            is forbidden exceeded quota|results in exceeding approved|sending paused for this account",
-        ),
-        // Zoho; Canada Post
-        (0, RateLimit, "made too many requests continuously|rejected by slm monitor"),
-        // Google; Hetzner; Sinch; Twilio
-        (
-            409,
-            Temporary,
-            "please retry|retry the request|retry later|concurrent policy changes|\
-            still being processed|conflicting resource update is in progress",
-        ),
-        // Salesforce; Business Central; Razorpay
-        (
-            0,
-            Temporary,
-            "unable to lock row|currently locked by another user|\
-            another payment operation is in progress",
-        ),
-    ]
-};
-/// Words of a card that was declined: Stripe, Razorpay. Its limits are the payer's.
-pub(super) const DECLINED: &str = "\
-    type card error|source customer|source issuer|card declined|card was declined|\
-    card has been declined|card decline rate limit exceeded";
-/// Words of a payer whose balance it is, instead of the account's.
-const PAYER: &str = "\
-    card was|card has|card is|this card|cardholder|payer|the customer|customer s";
 /// Words of a mail server about the sender's limit. A recipient's full mailbox is none.
 const MAIL_LIMITS: &str = "\
     sending limit|sending quota|daily limit|per hour|per day|sending paused|daily quota|\
@@ -132,12 +89,14 @@ const MAIL_LIMITS: &str = "\
 /// A limit with one of these words passes soon, whatever the rest of the message.
 const PER_TIME: &str = "\
     per minute|per second|per min|persecond|per 100 seconds|throughput|calls minute|\
-    requests minute|calls second|requests second|rate limit exceeded|ratelimitexceeded|\
-    userratelimitexceeded";
+    requests minute|calls second|requests second";
+/// So does a limit with one of these names, without a word of [`OF_DAY`].
+const NAMED_SHORT: &str = "rate limit exceeded|ratelimitexceeded|userratelimitexceeded";
 /// A limit with one of these words lasts for a day, or longer.
 const OF_DAY: &str = "\
     per day|perday|daily|day limit|for today|calls day|requests day|per 24 hours|in 24 hours|\
-    24 hour limit|per week|weekly|per month|permonth|monthly|month limit|current month|this month|\
+    24 hour limit|per 1 day|day rate limit|requests a day|calls a day|tokens day|rpd|tpd|\
+    per 1 week|per 1 month|per week|weekly|per month|permonth|monthly|month limit|current month|this month|\
     calls month|requests month";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
@@ -206,11 +165,16 @@ impl Words {
 
     pub(super) fn name_short_limit(&self) -> bool {
         // Gemini: `GenerateRequestsPerMinutePerProjectPerModel`
-        self.hold_any(PER_TIME) || self.spaced.contains("perminute")
+        let is_said = self.hold_any(PER_TIME) || self.spaced.contains("perminute");
+        is_said || (self.hold_any(NAMED_SHORT) && !self.name_day())
     }
 
     pub(super) fn name_long_limit(&self) -> bool {
-        !self.name_short_limit() && (self.hold_any(OF_DAY) || self.spaced.contains("sperday"))
+        !self.name_short_limit() && self.name_day()
+    }
+
+    fn name_day(&self) -> bool {
+        self.hold_any(OF_DAY) || self.spaced.contains("sperday")
     }
 
     pub(super) fn quota_or_rate_limit(&self) -> Option<Failure> {
@@ -229,21 +193,33 @@ impl Words {
 
     /// The class by [`SAID`], of a response or an error with this status.
     pub(super) fn said(&self, status: Option<u16>) -> Option<Failure> {
-        let is_of_payer = || self.hold_any(DECLINED) || self.hold_any(PAYER);
-        let is_it = |row: &&(u16, FailureClass, &str)| {
-            (row.0 == 0 || Some(row.0) == status)
-                && self.hold_any(row.2)
-                && !(row.1 == FailureClass::Quota && is_of_payer())
+        let is_other = |class| match class {
+            FailureClass::Quota => {
+                let is_of_calls = status == Some(429) && self.name_short_limit();
+                is_of_calls || self.hold_any(DECLINED) || self.hold_any(PAYER)
+            }
+            FailureClass::RateLimit => self.hold_any(DECLINED),
+            FailureClass::Temporary | FailureClass::NonRetryable => false,
         };
-        let class = SAID.iter().find(is_it)?.1;
+        let is_it = |row: &&(u16, FailureClass, &str)| {
+            (row.0 == 0 || Some(row.0) == status) && self.hold_any(row.2) && !is_other(row.1)
+        };
+        // Stripe's 400 with such words is final.
+        let is_running = || status != Some(400) && self.name_key() && self.hold_any(IN_PROGRESS);
+        let row = SAID.iter().find(is_it).map(|row| row.1);
+        let class = row.or_else(|| is_running().then_some(FailureClass::Temporary))?;
         let reason = match class {
             FailureClass::NonRetryable => TOO_LARGE,
             FailureClass::Quota => "account used up",
-            FailureClass::RateLimit => "too many requests",
+            FailureClass::RateLimit => "rate limit",
             FailureClass::Temporary => "busy",
         };
         let is_in_doubt = class == FailureClass::Temporary;
         Some(Failure::new(class, Evidence::Text, reason).doubted(is_in_doubt))
+    }
+
+    fn name_key(&self) -> bool {
+        self.spaced.contains(" idempoten")
     }
 
     /// Whether a limit that they name may be that of the payer's card.

@@ -148,7 +148,7 @@ fn microsoft_and_cloudflare_name_their_delays() {
             Temporary,
             Some(5_000),
         ),
-        (GRAPH, 509, &[], &error("bandwidthLimitExceeded"), Temporary, None),
+        (GRAPH, 509, &[], &error("bandwidthLimitExceeded"), RateLimit, None),
         (GRAPH, 403, &[], &error("accessDenied"), NonRetryable, None),
         (
             "Cloudflare, Rate limits of the API",

@@ -119,3 +119,20 @@ fn the_other_hosts_limit_by_429() {
         ),
     ]);
 }
+
+#[test]
+#[rustfmt::skip]
+fn github_names_a_limit_by_its_text_alone() {
+    const TERMS: &str = r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+        "documentation_url":"https://docs.github.com/site-policy/github-terms/github-terms-of-service"}"#;
+    assert_told(&[
+        ("octokit.net #2466", 403, &[], r#"{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}"#, RateLimit, Some(60_000)),
+        ("php-github-api #1070", 403, &[("x-ratelimit-remaining", "4999")], TERMS, RateLimit, Some(60_000)),
+        ("GitHub Docs, Rate limits", 403, &[], r#"{"message":"API rate limit exceeded for installation ID 1."}"#, RateLimit, None),
+        ("GitHub, older", 403, &[], r#"{"message":"You have triggered an abuse detection mechanism."}"#, RateLimit, Some(60_000)),
+        ("cli #4801", 422, &[], r#"{"message":"Validation Failed","errors":[{"resource":"Issue","code":"unprocessable","field":"data","message":"was submitted too quickly"}]}"#, RateLimit, Some(60_000)),
+        ("Cloudflare, 1015", 403, &[], "You are being rate limited", RateLimit, None),
+        ("Any, a limit of a day", 403, &[], r#"{"message":"API rate limit exceeded: 100 requests per day"}"#, Quota, None),
+        ("Any, a card", 422, &[], r#"{"error":{"type":"card_error","message":"API rate limit exceeded"}}"#, NonRetryable, None),
+    ]);
+}

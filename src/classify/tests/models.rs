@@ -194,3 +194,37 @@ fn an_account_without_credit_has_used_up_its_quota() {
         ("Upstash Redis, Troubleshooting: max requests limit", 400, &[], r#"{"error": "ERR max daily request limit exceeded. Limit: 10000, Usage: 10000."}"#, Quota, None),
     ]);
 }
+
+#[test]
+#[rustfmt::skip]
+fn a_limit_of_a_day_and_its_end_are_read_whatever_its_name() {
+    const SUSPENDED: &str = r#"{"error":{"message":"Your account org-x is suspended due to insufficient balance, please recharge your account or check your plan and billing details","type":"exceeded_current_quota_error"}}"#;
+    const DAY: u64 = 86_400_000;
+    assert_told(&[
+        ("OpenRouter, Limits", 429, &[], r#"{"error":{"message":"Rate limit exceeded: 200 requests per day"}}"#, Quota, None),
+        ("OpenRouter, Limits", 429, &[], r#"{"error":{"message":"Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day","code":429}}"#, Quota, None),
+        ("OpenRouter, Limits", 429, &[], r#"{"error":{"message":"Rate limit exceeded: free-models-per-min.","code":429}}"#, RateLimit, None),
+        ("Any", 429, &[], r#"{"message":"Daily rate limit exceeded"}"#, Quota, None),
+        ("Any", 429, &[], r#"{"message":"Monthly rate limit exceeded"}"#, Quota, None),
+        ("Any", 429, &[], r#"{"message":"Rate limit exceeded"}"#, RateLimit, None),
+        ("slowapi", 429, &[], r#"{"error":"Rate limit exceeded: 200 per 1 day"}"#, Quota, None),
+        ("slowapi", 429, &[], r#"{"error":"Rate limit exceeded: 50 per 1 hour"}"#, RateLimit, None),
+        ("Codex: #1666", 429, &[], r#"{"error":{"type":"usage_limit_reached","resets_in_seconds":529498}}"#, Quota, Some(529_498_000)),
+        ("Codex", 429, &[], r#"{"error":{"type":"usage_limit_reached","resets_at":1700010800}}"#, RateLimit, Some(10_800_000)),
+        ("Any", 429, &[], r#"{"resetAt":"2023-11-14T22:18:20Z"}"#, RateLimit, Some(300_000)),
+        ("Any", 429, &[("X-RateLimit-Reset", "30")], r#"{"resetAt":1700000000}"#, RateLimit, Some(30_000)),
+        ("Antigravity", 429, &[], r#"{"error":{"details":[{"metadata":{"quotaResetDelay":"27h41m36s"}}]}}"#, Quota, Some(99_696_000)),
+        ("Any: no limit", 503, &[], r#"{"resetAt":1700000300}"#, Temporary, None),
+        ("Moonshot: continue #11443", 429, &[], SUSPENDED, Quota, None),
+        ("Moonshot", 429, &[], r#"{"error":{"message":"m","type":"exceeded_current_quota_error"}}"#, Quota, None),
+        ("Z.ai, Error codes", 429, &[], r#"{"error":{"code":"1113","message":"Insufficient balance or no resource package. Please recharge."}}"#, Quota, None),
+        ("Any: the payer", 429, &[], r#"{"message":"Insufficient balance: the customer has too little"}"#, RateLimit, None),
+        ("Twelve Data", 429, &[], r#"{"message":"You are out of credits: 8 per minute"}"#, RateLimit, None),
+        ("Volcengine", 429, &[], r#"{"error":{"message":"You have exceeded the 5-hour usage quota. It will reset at 2023-11-15 09:13:20 +0800 CST. We recommend upgrading"}}"#, RateLimit, Some(3 * DAY / 24)),
+        ("Z.ai", 429, &[], r#"{"error":{"message":"Usage limit reached for 5 hour. Your limit will reset at 2023-11-15 09:13:20"}}"#, RateLimit, None),
+        ("Microsoft Graph", 507, &[], r#"{"error":{"code":"quotaLimitReached","message":"m"}}"#, Quota, None),
+        ("Microsoft Graph", 403, &[], r#"{"error":{"code":"quotaLimitReached","message":"m"}}"#, Quota, None),
+        ("Akamai, Rate limiting", 429, &[], r#"{"detail":"Please try after 2023-11-14T22:18:20.5Z"}"#, RateLimit, Some(300_500)),
+        ("Akamai, Rate limiting", 429, &[], r#"{"detail":"Quota has been exhausted. You can submit the request after 49 seconds"}"#, RateLimit, Some(49_000)),
+    ]);
+}

@@ -104,3 +104,27 @@ fn a_limit_of_the_payer_is_none_of_the_service_and_a_lock_passes() {
         ("AWS, Common errors", 402, &[("x-amzn-errortype", "ServiceQuotaExceededException")], "{}", Quota, None),
     ]);
 }
+
+#[test]
+#[rustfmt::skip]
+fn an_earlier_attempt_with_the_same_key_that_still_runs_passes() {
+    const RESEND: &str = "Resend, API, Errors";
+    const ADYEN: &str = "Adyen, API idempotency: transient errors";
+    assert_told(&[
+        (RESEND, 409, &[], r#"{"statusCode":409,"name":"concurrent_idempotent_requests","message":"m"}"#, Temporary, None),
+        (RESEND, 409, &[], r#"{"code":409,"name":"concurrent_idempotent_requests"}"#, Temporary, None),
+        (RESEND, 409, &[], r#"{"statusCode":409,"name":"invalid_idempotent_request","message":"Same idempotency key used with a different request payload."}"#, NonRetryable, None),
+        ("Any, the name of a wrong part", 422, &[], r#"{"errors":[{"name":"lock_in_progress"}]}"#, NonRetryable, None),
+        ("Any, a name next to a code", 409, &[], r#"{"code":"exists","name":"queue_locked"}"#, NonRetryable, None),
+        (ADYEN, 422, &[], r#"{"status":422,"errorCode":"704","message":"request already processed or in progress","errorType":"validation"}"#, Temporary, None),
+        ("Stripe, woocommerce-gateway-stripe #503", 400, &[], r#"{"error":{"message":"There is currently another in-progress request using this Idempotent Key","type":"invalid_request_error"}}"#, Temporary, None),
+        ("Razorpay, Idempotent requests", 409, &[], r#"{"error":{"code":"BAD_REQUEST_ERROR","description":"Another request with the same idempotency key is still in progress."}}"#, Temporary, None),
+        ("Razorpay, Idempotent requests", 409, &[], r#"{"error":{"code":"BAD_REQUEST_ERROR","description":"Different request with the same idempotency key has already been processed."}}"#, NonRetryable, None),
+        ("PayPal REST APIs, Idempotency", 422, &[], r#"{"name":"UNPROCESSABLE_ENTITY","details":[{"issue":"PREVIOUS_REQUEST_IN_PROGRESS"}]}"#, Temporary, None),
+        ("Shopify, GraphQL: user errors", 409, &[], r#"{"errors":[{"code":"IDEMPOTENCY_CONCURRENT_REQUEST"}]}"#, Temporary, None),
+        ("Shopify, GraphQL: user errors", 409, &[], r#"{"errors":[{"code":"IDEMPOTENCY_KEY_PARAMETER_MISMATCH"}]}"#, NonRetryable, None),
+        ("Mollie, Idempotency", 409, &[], r#"{"status":409,"title":"Conflict","detail":"A request with this idempotency key is currently being processed."}"#, Temporary, None),
+        ("Lithic, Idempotent requests", 422, &[], r#"{"message":"The Idempotency-Key is currently in use by another request"}"#, Temporary, None),
+        ("Square API, Handling errors", 400, &[], r#"{"errors":[{"code":"IDEMPOTENCY_KEY_REUSED","detail":"The idempotency key can only be retried with the same request data."}]}"#, NonRetryable, None),
+    ]);
+}

@@ -267,7 +267,7 @@ const SHOWN: &[Shown<'_>] = &[
     ("Any", "words of a week", 429, &[], r#"{"message":"Weekly limit reached"}"#, Quota, "status 429", None),
     ("Pinecone", "Limits: read units", 429, &[], r#"{"error":{"code":"RESOURCE_EXHAUSTED","message":"You've reached your read unit limit for the current month (1000000)."},"status":429}"#, Quota, "status 429: RESOURCE_EXHAUSTED", None),
     ("Amadeus", "Common errors: 38195", 429, &[], r#"{"errors":[{"code":38195,"title":"Quota limit exceeded","detail":"You have exceeded your monthly quota","status":429}]}"#, Quota, "status 429: 38195", None),
-    ("Resend", "API, Errors", 429, &[], r#"{"statusCode":429,"name":"daily_quota_exceeded","message":"You have reached your daily email sending quota."}"#, Quota, "status 429", None),
+    ("Resend", "API, Errors", 429, &[], r#"{"statusCode":429,"name":"daily_quota_exceeded","message":"You have reached your daily email sending quota."}"#, Quota, "status 429: daily_quota_exceeded", None),
     ("WSO2", "API Manager, Throttling", 429, &[], r#"{"code":"900804","message":"Message throttled out","nextAccessTime":"2023-Nov-15 22:13:20+0000 UTC"}"#, Quota, "status 429: 900804", Some(86_400_000)),
     ("Cloudflare", "Workers, Errors: 1027", 429, &[], "error code: 1027", Quota, "status 429: 1027", None),
     ("Cloudflare", "Errors: 1015", 429, &[("Retry-After", "15")], "error code: 1015", RateLimit, "status 429: 1015", Some(15_000)),

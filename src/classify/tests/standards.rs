@@ -82,7 +82,7 @@ fn a_status_means_what_its_section_says() {
         ("RFC 9110 15.6.6, HTTP Version Not Supported", 505, &[], "", NonRetryable, None),
         ("RFC 4918 11.3, Locked", 423, &[], "", Temporary, None),
         ("RFC 4918 11.4, Failed Dependency", 424, &[], "", Temporary, None),
-        ("RFC 4918 11.5, Insufficient Storage", 507, &[], "", Temporary, None),
+        ("RFC 4918 11.5, Insufficient Storage", 507, &[], "", Quota, None),
         ("RFC 6585 3, Precondition Required", 428, &[], "", NonRetryable, None),
         ("RFC 6585 4, Too Many Requests", 429, &[], "<h1>Too Many Requests</h1>", RateLimit, None),
         (
