@@ -153,7 +153,7 @@ fn of_transaction(message: &str, by_name: impl Fn(&str) -> Option<Failure>) -> O
 fn is_validator(exception: &Exception, words: &Words) -> bool {
     let folded = fold(exception.name());
     let of_service = ["An error occurred (", "(Service: ", "StatusCode: ", "api error "];
-    (VALIDATORS.split(' ').any(|part| folded.contains(part)) || is_json(&folded, words))
+    (VALIDATORS.split(' ').any(|part| folded.contains(part)) || is_json(&folded, exception, words))
         && !of_service.iter().any(|words| exception.message().contains(words))
 }
 
@@ -195,7 +195,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
         return Some(typed(Temporary, Up, "file access"));
     }
     // Stripe has one type for a key that is used again, and for one whose first request still runs.
-    if folded.contains("idempoten") && words.hold_any(IN_PROGRESS) {
+    if folded.contains("idempoten") && words.hold_any(text::IN_PROGRESS) {
         return Some(typed(Temporary, Up, "in progress").in_doubt());
     }
     if folded == "programmingerror" {
@@ -215,8 +215,10 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
     if let Some(known) = constant.or_else(|| by_aws(name)).or_else(by_reason) {
         return Some(known);
     }
-    if is_json(&folded, words) {
-        let is_response = exception.codes().any(|code| code.starts_with("requests."));
+    if is_json(&folded, exception, words) {
+        let is_response = exception.codes().any(|code| code.starts_with("requests."))
+            || folded.contains("response")
+            || words.hold_any(OF_RESPONSE);
         let is_other = is_response || message::is_no_json(message, words);
         let class = if is_other { Temporary } else { NonRetryable };
         return Some(typed(class, Up, "no JSON"));
@@ -235,8 +237,6 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
     grpc::of_type(name).map(Failure::from_grpc).or_else(by_status)
 }
 
-const IN_PROGRESS: &str = "in progress|inprogress|already processing|still going through";
-
 const TLS: &str = "certificate|remote certificate|ssl|tls|handshake";
 
 /// Words about a row that another one refers to: most data bases; Oracle; Db2.
@@ -248,16 +248,23 @@ const WRONG_STATEMENT: &str = "\
     doesn t exist|no such table|no such column|unknown column|invalid object name|\
     invalid column name|invalid identifier|number of bindings";
 
-fn is_json(folded: &str, words: &Words) -> bool {
+fn is_json(folded: &str, exception: &Exception, words: &Words) -> bool {
     let is_parser = JSON_PARSERS.split(' ').any(|part| folded.contains(part));
-    is_parser || (folded == "syntaxerror" && words.hold("json"))
+    // Ruby's is `JSON::ParserError`. Parsers of responses, dates and tables have this name too.
+    let is_ruby = || exception.codes().any(|code| fold(code).contains("jsonparsererror"));
+    is_parser
+        || (folded == "parsererror" && is_ruby())
+        || (folded == "syntaxerror" && words.hold_any("json|raw response"))
 }
+
+/// Words of a response that could not be read. Which one broke the request is unknown.
+const OF_RESPONSE: &str = "response|responses|retries may succeed|content type";
 
 /// Parts of the names of such exceptions: Python's and requests', Jackson's, Gson's, .NET's,
 /// Newtonsoft's, Ruby's, kotlinx'.
 const JSON_PARSERS: &str = "\
     jsondecod jsonparse jsonsyntax jsonmapping jsonprocessing jsoneof jsonreader jsonserialization \
-    jsonexception invalidjson malformedjson deserializ parsererror mismatchedinput invalidformat \
+    jsonexception invalidjson malformedjson deserializ mismatchedinput invalidformat \
     unrecognizedproperty streamread databind";
 
 fn by_words(words: &Words, table: &[(Meaning, &str)]) -> Option<Failure> {

@@ -6,7 +6,12 @@ use crate::failure::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
 /// Names whose parts would mislead, or have no meaning, with their class. Some names occur in
 /// several libraries; then the class suits all of them.
-pub(super) const NAMES: [(Meaning, &str); 13] = [
+pub(super) const NAMES: [(Meaning, &str); 14] = [
+    // The response of a service: botocore, smithy for Go, azure.core, Elasticsearch for Node; AWS for .NET
+    (
+        (Temporary, Up, "unreadable response"),
+        "ResponseParserError DeserializationError AmazonUnmarshallingException",
+    ),
     // Powertools for AWS Lambda (Python, TypeScript, .NET): FIFO records after one that failed
     (
         (Temporary, Up, "an earlier record failed"),
