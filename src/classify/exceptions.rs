@@ -7,11 +7,14 @@
 //! message, and no failure that passes.
 
 use std::error::Error;
+use std::time::Duration;
 
 use super::exception::{Exception, last_part};
+use super::retry_after::Named;
 use super::status::{self, fold};
 use super::text::{self, Meaning, Service, Words};
-use super::{GrpcStatus, aws, code, grpc, http, rules};
+use super::{GrpcStatus, Response, aws, code, grpc, http, rules};
+use crate::clock::Clock;
 use crate::failure::{Evidence, Failure, FailureClass};
 use message::{MESSAGES, PASSING, REACHED};
 use names::{NAMES, PARTS};
@@ -38,6 +41,11 @@ impl Failure {
             }
             Some(_) | None => failure,
         };
+        let named = failure.delay().is_none().then(|| named_delay(&failure, exception.message()));
+        let failure = match named.flatten() {
+            Some(delay) => failure.retry_after(delay),
+            None => failure,
+        };
         failure.with_text_of(exception)
     }
 
@@ -45,6 +53,23 @@ impl Failure {
     pub fn with_text_of(self, exception: &Exception) -> Self {
         self.saying(rules::keep_text().then(|| exception.message()))
     }
+}
+
+/// The delay that a service names in a message, as in `status code 503, retry after 20`. Without a
+/// limit or a status, the words may be a client's about itself.
+fn named_delay(failure: &Failure, message: &str) -> Option<Duration> {
+    let status = || {
+        let words = Words::of_body(message.as_bytes());
+        message::status_in_place(message).or_else(|| words.status_number())
+    };
+    let is_of_service = match failure.class() {
+        RateLimit | Quota => true,
+        Temporary => status().is_some(),
+        NonRetryable => false,
+    };
+    let nothing = Response { status: 0, headers: &[], body: b"" };
+    let named = is_of_service.then(|| Named::new(&nothing, Clock::system().now()))?;
+    named.in_message(message)
 }
 
 /// Classifies one level of a chain. The cause of a refusal may pass.

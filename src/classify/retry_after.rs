@@ -59,7 +59,7 @@ const OF_DAY: [&str; 8] = ["day", "daily", "today", "24hour", "week", "weekly", 
 /// The words before a time in the message of a limit, and its most words. After those that end so, it is
 /// a time of day.
 const BEFORE_TIME: &str = "\
-    try after|retry in|again after|again in|again at|reset after|reset in|resets in|resets at|\
+    try after|retry-after|retry in|again after|again in|again at|reset after|reset in|resets in|resets at|\
     available after|available in|replenished in|request after|reset at|reset on|resets on|\
     limited until|banned until|wait until";
 const OF_DAYTIME: [&str; 3] = [" at", " on", " until"];
@@ -146,8 +146,9 @@ impl<'r> Named<'r> {
             let rest = &text[lower.find(words)? + words.len()..];
             let rest = rest.strip_prefix([' ', ':'])?.trim_start();
             let ends = rest.match_indices(' ').map(|space| space.0).chain([rest.len()]);
-            let parts =
-                ends.take(MAX_WORDS).map(|end| rest[..end].trim_end_matches(['.', ',', ')']));
+            let parts = ends
+                .take(MAX_WORDS)
+                .map(|end| rest[..end].trim_end_matches(['.', ',', ')', '\'', '"', '}']));
             let times = parts.filter_map(|part| Some((part, told(part.as_bytes())?)));
             let (part, time) = times.last()?;
             let is_daytime = OF_DAYTIME.iter().any(|end| words.ends_with(end));

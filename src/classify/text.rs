@@ -99,7 +99,8 @@ const OF_DAY: &str = "\
     per 1 week|per 1 month|per week|weekly|per month|permonth|monthly|month limit|current month|this month|\
     calls month|requests month";
 /// A number after one of these words is a status.
-const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
+const BEFORE_STATUS: [&str; 7] =
+    ["http", "status", "statuscode", "code", "error", "response", "responded"];
 /// A number before its phrase is a status.
 const STATUS_LINES: &str = "\
     400 bad request|401 unauthorized|403 forbidden|404 not found|408 request timeout|\

@@ -717,3 +717,34 @@ fn a_key_whose_first_request_still_runs_is_in_doubt() {
         assert!(!failure.is_service_down(), "{message}");
     }
 }
+
+#[test]
+fn a_delay_in_the_message_counts_for_limits_and_statuses() {
+    let nothing = (Temporary, None);
+    for (error_type, message, (class, delay)) in [
+        ("Error", "status code 503, retry after 20", (Temporary, Some(20_000))),
+        ("BankException", "bank responded 503, Retry-After: 20", (Temporary, Some(20_000))),
+        ("Error", "status code 429, retry after 20", (RateLimit, Some(20_000))),
+        ("Error", "status code 503, retry after undefined", nothing),
+        ("Error", "status code 503, retry after ", nothing),
+        ("Error", "status code 503, retry after 0", (Temporary, Some(0))),
+        (
+            "openai.RateLimitError",
+            "Error code: 429 - {'error': {'message': 'Rate limit reached for gpt-4o on tokens per \
+             min (TPM): Limit 30000. Please try again in 1.2s.', 'code': 'rate_limit_exceeded'}}",
+            (RateLimit, Some(1_200)),
+        ),
+        // The client's own plan.
+        ("ConnectionError", "connection lost, will retry in 30s", nothing),
+        ("InvalidOrder", "status code 422, retry after 20", (NonRetryable, None)),
+    ] {
+        let failure = Failure::from_exception(&Exception::new(error_type, message));
+        let found = failure.delay().map(|delay| delay.as_millis());
+        assert_eq!((failure.class(), found), (class, delay), "{message}");
+    }
+    let later = jiff::Timestamp::try_from(crate::clock::Clock::system().now()).unwrap();
+    let later = (later + Duration::from_mins(1)).strftime("%a, %d %b %Y %H:%M:%S GMT");
+    let message = format!("status code 429, retry after {later}");
+    let failure = Failure::from_exception(&Exception::new("Error", message.as_str()));
+    assert!((50..=60).contains(&failure.delay().unwrap().as_secs()), "{failure:?}");
+}
