@@ -35,7 +35,7 @@ def handler(event, context):
 """
 
 # `sam build` has built the application, and the emulator does not support alarms on expressions.
-SAM = f"""sam() {{ command sam "$1" --template "{BUILD}/template.yaml" --config-file "{ROOT}/samconfig.toml" --no-confirm-changeset "${{@:2}}" Monitoring=none; }}
+SAM = f"""sam() {{ command sam "$1" --template "{BUILD}/template.yaml" --config-file "{ROOT}/samconfig.toml" "${{@:2}}" Monitoring=none; }}
 """
 
 
@@ -63,11 +63,11 @@ class Trial(unittest.TestCase):
             FunctionName=TARGET, EventSourceArn=f"arn:aws:sqs:{REGION}:000000000000:orders", FunctionResponseTypes=["ReportBatchItemFailures"]
         )
         self.addCleanup(functions.delete_event_source_mapping, UUID=mapping["UUID"])
-        tools, before, deploy, queues, send, look, back = blocks(PAGE, "## Try it beside your mapping")
+        tools, mapping_of, deploy, queues, send, look, back = blocks(PAGE, "## Try it beside your mapping")
         self.assertIn("sam build\n", tools)
 
-        self.assertIn("ReportBatchItemFailures", run_commands(before))
-        names = before.splitlines(keepends=True)[0]
+        names = tools.splitlines(keepends=True)[0]
+        self.assertIn("ReportBatchItemFailures", run_commands(names, mapping_of))
         run_commands(SAM, names, deploy)
         (function,) = (one for one in functions.list_functions()["Functions"] if one["FunctionName"].startswith(STACK))
         self.assertEqual(function["Timeout"], 60)
@@ -103,7 +103,7 @@ class Trial(unittest.TestCase):
 
         (redrive,) = re.findall(r"`(requeue dlq redrive [^`]*)`", PAGE.read_text())
         # The emulator does not know ListDeadLetterSourceQueues.
-        self.assertIn("2 messages copied", run_commands(names, f'{redrive} --to "$QUEUE" --yes\n'))
+        self.assertIn("2 messages copied", run_commands(names, f'{redrive} --to "$TRIAL" --yes\n'))
         run_commands(names, back.replace("sam delete", "command sam delete"))
         with self.assertRaises(functions.exceptions.ResourceNotFoundException):
             functions.get_function_configuration(FunctionName=name)

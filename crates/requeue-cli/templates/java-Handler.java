@@ -30,10 +30,10 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
 
     /** A body is an amount in cents. */
     static void charge(String body) {
-        int cents = Integer.parseInt(body);
-        if (cents <= 0) {
+        if (!body.matches("[1-9]\\d{0,8}")) {
             throw new InvalidOrder();
         }
+        int cents = Integer.parseInt(body);
         if (cents > 1_000_000) {
             throw new BankBusy(60);
         }
@@ -54,7 +54,7 @@ public final class Handler implements RequestHandler<SQSEvent, Map<String, List<
         if (error instanceof BankBusy busy) {
             return Map.of("itemIdentifier", id, "class", "rate-limit", "delaySeconds", busy.seconds, "reason", "bank-busy");
         }
-        if (error instanceof InvalidOrder || error instanceof NumberFormatException) {
+        if (error instanceof InvalidOrder) {
             return Map.of("itemIdentifier", id, "class", "non-retryable", "reason", "invalid-order");
         }
         // Requeue finds the class by the type.
