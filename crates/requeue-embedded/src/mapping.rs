@@ -140,7 +140,8 @@ fn record(received: &Received, queue: &QueueArn) -> Value {
 
 /// The ids that Lambda leaves in the queue. Source: Lambda developer guide, "Handling errors for an
 /// SQS event source": success is an empty or missing list and an empty or null response; a complete
-/// failure is invalid JSON, and an item with a missing, empty or unknown id.
+/// failure is invalid JSON, and an item with a missing, empty or unknown id. Another value than a
+/// list counts as an invalid response too.
 fn kept<'a>(answer: &InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
     let InvocationResult::Response(bytes) = answer else {
         return batch.to_vec();
@@ -151,8 +152,10 @@ fn kept<'a>(answer: &InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
     let Ok(response) = serde_json::from_slice::<Value>(bytes) else {
         return batch.to_vec();
     };
-    let Some(items) = response.get("batchItemFailures").and_then(Value::as_array) else {
-        return Vec::new();
+    let items = match response.get("batchItemFailures") {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Array(items)) => items,
+        Some(_) => return batch.to_vec(),
     };
     let known = |item: &Value| {
         let id = item.get("itemIdentifier").and_then(Value::as_str)?;
@@ -180,6 +183,10 @@ mod tests {
             (r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#, all),
             (r#"{"batchItemFailures":[{"itemIdentifier":null}]}"#, all),
             (r#"{"batchItemFailures":[{"foo":"b"}]}"#, all),
+            (r#"{"batchItemFailures":"b"}"#, all),
+            (r#"{"batchItemFailures":{}}"#, all),
+            (r#"{"batchItemFailures":false}"#, all),
+            (r#"{"batchItemFailures":0}"#, all),
             ("{", all),
         ] {
             let answer = InvocationResult::Response(response.as_bytes().to_vec());
