@@ -254,12 +254,6 @@ impl<'a> FailedCall<'a> {
         let is_partial = ["InvalidAction", "InternalFailure", "NotImplemented"].contains(&code)
             || code.starts_with(NO_CODE);
         let remedy = match *operation {
-            "StartMessageMoveTask" if code == "UnsupportedOperation" => {
-                return write!(
-                    f,
-                    "a move task of {name} is already running; follow it to its end with --follow"
-                );
-            }
             "StartMessageMoveTask" | "ListMessageMoveTasks" if is_partial => WITHOUT_TASK,
             "ListDeadLetterSourceQueues" if is_partial => {
                 "; a redrive with --copy and --to works without it"
@@ -397,7 +391,6 @@ mod tests {
             ),
             (0, "TimedOut", send, "does not respond to SendMessageBatch (TimedOut)"),
             (400, "InvalidMessageContents", send, "SQS refuses SendMessageBatch on orders ("),
-            (400, "UnsupportedOperation", "StartMessageMoveTask", "is already running; follow it"),
             (400, "InvalidAction", "StartMessageMoveTask", "; --copy works without it"),
             (500, "InternalFailure", "ListMessageMoveTasks", "; --copy works without it"),
         ] {

@@ -33,13 +33,16 @@ pub(crate) struct Sqs {
 }
 
 macro_rules! ask {
-    ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {{
+    ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {
+        ask!($request).map_err(|error| $sqs.refusal($operation, $queue, &error))
+    };
+    ($request:expr) => {{
         let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let response = match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(response) => response.map_err(|error| call_error(&error)),
             Err(_) => Err(CallError::ambiguous(TIMED_OUT)),
         };
-        running.ended(response).map_err(|error| $sqs.refusal($operation, $queue, &error))
+        running.ended(response)
     }};
 }
 
@@ -104,7 +107,7 @@ impl Sqs {
         queue: &QueueArn,
         to: Option<&QueueArn>,
         rate: Option<u16>,
-    ) -> Result<String, Error> {
+    ) -> Result<String, CallError> {
         let request = self
             .client(queue)
             .start_message_move_task()
@@ -113,8 +116,7 @@ impl Sqs {
             .set_max_number_of_messages_per_second(rate.map(i32::from))
             .customize()
             .config_override(Config::builder().retry_config(RetryConfig::disabled()));
-        let started = ask!(self, "StartMessageMoveTask", queue, request)?;
-        Ok(started.task_handle.unwrap_or_default())
+        Ok(ask!(request)?.task_handle.unwrap_or_default())
     }
 
     pub(crate) async fn latest_move(&self, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {

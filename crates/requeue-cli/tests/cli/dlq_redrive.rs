@@ -1,12 +1,14 @@
 //! `requeue dlq redrive`: getting back what lies in a dead-letter queue.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use requeue::embedded::{Fault, MessageView};
 use requeue::{Clock, DeadLetter};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::dlq_world::{BODIES, SEND, World, originals, payloads, side_by_side};
@@ -238,6 +240,47 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
     assert_eq!((&redriven["moved"], &redriven["complete"]), (&5.into(), &true.into()), "{run:?}");
     assert_eq!(world.sqs.call_count("StartMessageMoveTask"), before + 1, "sent once");
 }
+
+/// The move task of another person begins between the list of the tasks and the start.
+#[tokio::test]
+async fn the_move_task_of_another_person_is_never_taken_for_its_own() {
+    let refused = |code: &str| Fault::refuse(400, code);
+    let elsewhere = "elsewhere";
+    for (fault, to, rate, words) in [
+        (refused("InvalidParameterValue"), "", Some(1), RUNS_ALREADY),
+        (refused("AWS.SimpleQueueService.UnsupportedOperation"), "", Some(1), RUNS_ALREADY),
+        (Fault::None, "", Some(1), RUNS_ALREADY),
+        (refused("InvalidParameterValue"), elsewhere, None, "SQS refuses StartMessageMoveTask on"),
+        (Fault::LoseRequest, elsewhere, Some(1), RUNS_ALREADY),
+        (Fault::LoseRequest, elsewhere, None, "broke during StartMessageMoveTask"),
+        (Fault::LoseRequest, "", Some(1), RUNS_ALREADY),
+    ] {
+        let world = World::filled("annotate").await;
+        world.sqs.create_queue(elsewhere, []).unwrap();
+        let (begins, begun) = (Arc::new(Notify::new()), AtomicBool::new(false));
+        let (told, late) = (Arc::clone(&begins), fault.clone());
+        world.sqs.set_faults(move |call| {
+            if call.operation != "StartMessageMoveTask" || begun.swap(true, Ordering::Relaxed) {
+                return Fault::None;
+            }
+            told.notify_one();
+            Fault::after(Duration::from_millis(500), late.clone())
+        });
+        let other = async {
+            begins.notified().await;
+            let client = world.sqs.client();
+            let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
+            let to = (!to.is_empty()).then(|| format!("arn:aws:sqs:us-east-1:000000000000:{to}"));
+            let task = task.set_destination_arn(to).set_max_number_of_messages_per_second(rate);
+            task.send().await.unwrap();
+        };
+        let (run, ()) = tokio::join!(world.dlq(&["redrive", "--yes"]), other);
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{fault:?} {to}: {run:?}");
+        assert!(run.stderr.contains(words), "{fault:?} {to}: {run:?}");
+    }
+}
+
+const RUNS_ALREADY: &str = "error: a move task of orders-dlq has been running since 2";
 
 #[tokio::test]
 async fn on_a_terminal_it_asks_first() {

@@ -1,7 +1,6 @@
 //! `requeue dlq redrive`: redrives messages, by SQS's move task or by copies.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
@@ -29,7 +28,7 @@ use super::sqs::MoveTask;
 use crate::progress::CommandProgress;
 use crate::queue_argument::QueueName;
 use crate::stop::{HOLDS_MESSAGES, Stop};
-use crate::table::{messages, moment};
+use crate::table::messages;
 use crate::{Error, output};
 
 pub(crate) const HELP: &str = "\
@@ -142,8 +141,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return carry_out(arguments, &dead_letters, None, Some(task), &stop, redrive).await;
     }
     let route = RedriveRoute::find(arguments, &dead_letters).await?;
-    if route.by_move_task && !arguments.dry_run {
-        refuse_a_second_task(&dead_letters).await?;
+    if route.by_move_task
+        && !arguments.dry_run
+        && let Some(task) = moving::running(&dead_letters).await?
+    {
+        return Err(moving::runs_already(&dead_letters.queue.arn, &task));
     }
     dead_letters.warn();
     if arguments.dry_run || !arguments.yes {
@@ -178,20 +180,6 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         drop(asking);
     }
     carry_out(arguments, &dead_letters, Some(&route), None, &stop, redrive).await
-}
-
-async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
-    let Some(task) = moving::running(dead_letters).await? else { return Ok(()) };
-    let started = u64::try_from(task.started_timestamp()).unwrap_or_default();
-    let since = SystemTime::UNIX_EPOCH + Duration::from_millis(started);
-    let since = moment(since).unwrap_or_default();
-    Err(format!(
-        "a move task of {} has been running since {since} and has moved {} so far; follow it to \
-         its end with --follow",
-        dead_letters.name(),
-        moving::moved(&task)
-    )
-    .into())
 }
 
 const MOVED_UNSEEN: &str = "SQS moved the messages as they are: one that failed less than three \

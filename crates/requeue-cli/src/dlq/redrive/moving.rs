@@ -1,6 +1,6 @@
 //! Redriving by SQS itself: starts a message move task and follows it to its end.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use requeue::printable;
 use requeue::queue::{Description, QueueArn};
@@ -9,9 +9,10 @@ use tokio::time::sleep;
 use crate::Error;
 use crate::dlq::queue::DeadLetters;
 use crate::dlq::sqs::MoveTask;
+use crate::failed_call::may_be_carried_out;
 use crate::progress::CommandProgress;
 use crate::stop::Stop;
-use crate::table::messages;
+use crate::table::{messages, moment};
 
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -42,6 +43,7 @@ pub(crate) fn moved(task: &MoveTask) -> u64 {
 
 /// Starts a task and returns its handle. A request without a response may have started one, so it
 /// is not sent again: a second task would find and report nothing. Instead, SQS lists its tasks.
+/// The latest one may be another person's.
 pub(crate) async fn start(
     DeadLetters { sqs, queue: Description { arn: queue, .. }, .. }: &DeadLetters,
     to: Option<&QueueArn>,
@@ -52,15 +54,36 @@ pub(crate) async fn start(
         Ok(handle) => return Ok(handle),
         Err(error) => error,
     };
+    let may_have_started = may_be_carried_out(&error);
+    let error = sqs.refusal("StartMessageMoveTask", queue, &error);
+    let is_ours = |task: &MoveTask| {
+        may_have_started
+            && Some(task.started_timestamp()) > before
+            && task.destination_arn() == to.map(ToString::to_string).as_deref()
+            && task.max_number_of_messages_per_second() == rate.map(i32::from)
+    };
     match sqs.latest_move(queue).await {
-        Ok(Some(task)) if Some(task.started_timestamp()) > before => {
-            Ok(task.task_handle.unwrap_or_default())
-        }
-        Ok(_) => Err(error),
-        Err(_) => {
+        Ok(Some(task)) if is_ours(&task) => Ok(task.task_handle.unwrap_or_default()),
+        Ok(Some(task)) if is_running(&task) => Err(runs_already(queue, &task)),
+        Err(_) if may_have_started => {
             Err(format!("{error}; a move task may have started: follow it with --follow").into())
         }
+        _ => Err(error),
     }
+}
+
+/// The error of a second task, since SQS allows only one.
+pub(crate) fn runs_already(queue: &QueueArn, task: &MoveTask) -> Error {
+    let started = u64::try_from(task.started_timestamp()).unwrap_or_default();
+    let since = moment(SystemTime::UNIX_EPOCH + Duration::from_millis(started));
+    format!(
+        "a move task of {} has been running since {} and has moved {} so far; follow it to its end \
+         with --follow",
+        queue.name(),
+        since.unwrap_or_default(),
+        moved(task)
+    )
+    .into()
 }
 
 /// Follows the latest task of the queue to its end; a signal cancels it.
