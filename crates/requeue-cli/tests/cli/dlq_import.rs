@@ -133,6 +133,46 @@ async fn a_second_run_sends_only_what_the_first_did_not() {
     assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
 }
 
+#[tokio::test]
+async fn a_message_that_stands_twice_in_the_file_is_sent_once_and_told() {
+    for name in ["orders", "orders.fifo"] {
+        let mode = if name == "orders" { "annotate" } else { "direct" };
+        let world = World::filled_with(mode, name, &crate::dlq_world::BODIES).await;
+        let file = exported(&world, &format!("import-joined-{name}.jsonl")).await;
+        let text = fs::read_to_string(&file).unwrap();
+        let first = text.lines().next().unwrap();
+        // A later export may have another receive count.
+        let again = first.replace(r#""receiveCount":"#, r#""receiveCount":1"#);
+        assert_ne!(again, first);
+        let other = first.replace(r#""messageId":""#, r#""messageId":"other-"#);
+        fs::write(&file, format!("{first}\n{text}{again}\n{other}\n")).unwrap();
+        let told = "2 messages left out, since an earlier line has the same message\n";
+        let plan = import(&world, &file, &["--dry-run"]).await.succeeded();
+        assert!(plan.starts_with("6 messages (") && plan.ends_with(told), "{plan}");
+        let asked = import(&world, &file, &[]).await;
+        assert!(asked.stderr.contains("; 2 left out, since an earlier"), "{asked:?}");
+        let sent = import(&world, &file, &["--yes"]).await.succeeded();
+        assert_eq!(sent, format!("6 messages sent to {name}\n{told}"));
+        assert_eq!(world.counts(), (0, 6), "{name}");
+        let report =
+            crate::dlq_world::lines(&fs::read_to_string(format!("{file}.report")).unwrap());
+        let numbers: Vec<&Value> = report.iter().map(|line| &line["line"]).collect();
+        assert_eq!(json!(numbers), json!([1, 3, 4, 5, 6, 8]));
+        let run = import(&world, &file, &["--yes", "--json"]).await;
+        let counts: Value = serde_json::from_str(&run.stdout).unwrap();
+        let counts = ["lines", "sentBefore", "repeated", "left"].map(|name| counts[name].clone());
+        assert_eq!((json!(counts), world.counts()), (json!([8, 6, 2, 0]), (0, 6)));
+
+        // Nobody knows which of two different messages is meant.
+        let corrected = first.replace(r#""body":""#, r#""body":"s3cret "#);
+        fs::write(&file, format!("{text}{corrected}\n")).unwrap();
+        let run = import(&world, &file, &["--report", &format!("{file}.new"), "--yes"]).await;
+        let words = format!("the lines 1 and 6 of {file} have one message id and two bodies; ");
+        assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
+        assert!(!run.stderr.contains("s3cret") && world.counts() == (0, 6), "{run:?}");
+    }
+}
+
 /// As when a disk is full: at most this many bytes fit into a file.
 async fn import_with_room(world: &World, file: &str, bytes: u64) -> (Option<i32>, String) {
     let mut command = Command::new("/bin/sh");
@@ -260,16 +300,20 @@ async fn a_report_is_never_written_through_a_link() {
 #[tokio::test]
 async fn a_plan_shows_nothing_that_the_author_of_the_file_chose() {
     let world = World::filled("annotate").await;
-    let line = |class: &str, from: &str| {
-        format!(r#"{{"messageId":"m","class":"{class}","movedFrom":"{from}","body":"b"}}"#) + "\n"
+    let line = |id: &str, class: &str, from: &str| {
+        format!(r#"{{"messageId":"m{id}","class":"{class}","movedFrom":"{from}","body":"b"}}"#)
+            + "\n"
     };
     let forged = r"quota) will be sent to nowhere\n\u001b[2Kerror: x";
     let many: String = (0..20)
-        .map(|n| line("quota", &format!("arn:aws:sqs:us-east-1:000000000000:q{n}")))
+        .map(|n| {
+            let from = format!("arn:aws:sqs:us-east-1:000000000000:q{n}");
+            line(&n.to_string(), "quota", &from)
+        })
         .collect();
     let lines = [
-        line(forged, r"arn:aws:sqs:us-east-1:000000000000:q\u001b[2K\nnote: x"),
-        line("quota", forged),
+        line("-1", forged, r"arn:aws:sqs:us-east-1:000000000000:q\u001b[2K\nnote: x"),
+        line("-2", "quota", forged),
     ];
     let file = crate::run::file("import-forged.jsonl", &(lines.concat() + &many));
     let _ = fs::remove_file(format!("{file}.report"));

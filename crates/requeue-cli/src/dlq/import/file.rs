@@ -1,6 +1,6 @@
 //! The file of an import: its lines, read twice, first to check all of them and then to send them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
@@ -61,11 +61,14 @@ struct ExportedLine {
 #[derive(Default)]
 pub(super) struct Summary {
     pub(super) lines: u64,
-    /// The lines that no earlier run has sent.
+    pub(super) sent_before: u64,
+    /// The lines with the message of an earlier one, as in two exports that were joined.
+    pub(super) repeated: u64,
+    /// The other lines.
     pub(super) left: u64,
     pub(super) classes: BTreeMap<&'static str, u64>,
-    /// The numbers of the other lines.
-    sent_before: HashSet<u64>,
+    /// The numbers of the lines that are not left.
+    left_out: HashSet<u64>,
     /// Of the lines that are left: SQS may have stored them in an earlier run.
     pub(super) in_doubt: u64,
     pub(super) moved_from: BTreeSet<String>,
@@ -130,12 +133,29 @@ impl ImportFile {
     /// Checks all lines, so that a mistake is found before the first message is sent.
     pub(super) fn check(&self, report: &Report) -> Result<Summary, Error> {
         let mut summary = Summary::default();
+        // The first line with each message id, and the hash of its body.
+        let mut seen = HashMap::new();
         for line in self.lines()? {
             let line = line?;
             summary.lines += 1;
             summary.fingerprints.push(line.fingerprint);
-            if report.has(line.number, &line.message_id)? {
-                summary.sent_before.insert(line.number);
+            let is_sent = report.has(line.number, &line.message_id)?;
+            let body = self.fingerprints.hash_one(&line.body);
+            let (first, first_body) = *seen.entry(line.message_id).or_insert((line.number, body));
+            let is_repeated = !is_sent && first != line.number;
+            if is_repeated && first_body != body {
+                return Err(format!(
+                    "the lines {first} and {} of {} have one message id and two bodies; make one of \
+                     them empty, so that the others keep their numbers",
+                    line.number,
+                    self.path.display()
+                )
+                .into());
+            }
+            if is_sent || is_repeated {
+                summary.sent_before += u64::from(is_sent);
+                summary.repeated += u64::from(is_repeated);
+                summary.left_out.insert(line.number);
                 continue;
             }
             summary.left += 1;
@@ -172,13 +192,13 @@ impl ImportFile {
         }))
     }
 
-    /// The lines that no earlier run has sent.
+    /// The lines that are left.
     pub(super) fn unsent(
         &self,
         checked: &Summary,
     ) -> Result<impl Iterator<Item = Result<Line, Error>>, Error> {
         Ok(self.lines_of(checked)?.filter(|line| {
-            !line.as_ref().is_ok_and(|line| checked.sent_before.contains(&line.number))
+            !line.as_ref().is_ok_and(|line| checked.left_out.contains(&line.number))
         }))
     }
 

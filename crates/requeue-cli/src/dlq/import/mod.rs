@@ -1,6 +1,7 @@
 //! `requeue dlq import`: sends the messages of an export to a queue, each as its line has it. A
 //! report next to the file lists the sent lines, so that a second run sends only the others.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -68,6 +69,7 @@ struct Counts {
     in_doubt: u64,
 }
 
+const REPEATED: &str = "left out, since an earlier line has the same message";
 const CAN_GO_ON: &str = "the report has each message that was sent, but for those of the \
                          last request; the same command sends those again too, so they may then be \
                          in the queue twice";
@@ -85,12 +87,17 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tell(arguments, &to, &summary, &Counts::default())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let doubt = match summary.in_doubt {
-        0 => String::new(),
-        count => format!("; {} of them may be there already, as the report says", thousands(count)),
-    };
+    let mut notes = String::new();
+    for (count, note) in [
+        (summary.in_doubt, "of them may be there already, as the report says"),
+        (summary.repeated, REPEATED),
+    ] {
+        if count > 0 {
+            let _ = write!(notes, "; {} {note}", thousands(count));
+        }
+    }
     let plan = format!(
-        "{}: {} ({}) will be sent to {}{doubt}",
+        "{}: {} ({}) will be sent to {}{notes}",
         printable::line(&arguments.file.display().to_string()),
         messages(summary.left),
         by_class(&summary.classes),
@@ -208,7 +215,8 @@ fn tell(
             "queue": to.to_string(),
             "dryRun": arguments.dry_run,
             "lines": summary.lines,
-            "sentBefore": summary.lines - summary.left,
+            "sentBefore": summary.sent_before,
+            "repeated": summary.repeated,
             "sent": sent,
             "failed": failed,
             "inDoubt": in_doubt,
@@ -229,8 +237,9 @@ fn tell(
     let waiting = if arguments.dry_run { 0 } else { summary.left.saturating_sub(sent + failed) };
     let doubt = "of these without a confirmation in an earlier run: SQS may have stored them then";
     let counts = counted([
-        (summary.lines - summary.left, "sent before, by the report"),
+        (summary.sent_before, "sent before, by the report"),
         (summary.in_doubt, doubt),
+        (summary.repeated, REPEATED),
         (failed.saturating_sub(*in_doubt), "not sent"),
         (*in_doubt, "without a confirmation: SQS may have stored them"),
         (waiting, "left, not sent yet"),
