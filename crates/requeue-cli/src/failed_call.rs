@@ -46,18 +46,16 @@ pub(crate) enum Cause {
     Other,
 }
 
-/// Sources: the SDKs' lists of errors of expired credentials; IAM user guide, "Troubleshoot"; SQS API
+/// Sources: the SDKs' lists of errors of expired credentials and of clock skew; IAM user guide, "Troubleshoot"; SQS API
 /// reference, common errors. The last ones are of an emulator that lacks the operation.
 const CODES: [(Cause, &str); 7] = [
-    (
-        Cause::ExpiredCredentials,
-        "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired",
-    ),
+    (Cause::ExpiredCredentials, "ExpiredToken ExpiredTokenException TokenRefreshRequired"),
     (
         Cause::UnknownCredentials,
-        "IncompleteSignature InvalidAccessKeyId InvalidClientTokenId InvalidSecurity \
+        "AuthFailure IncompleteSignature InvalidAccessKeyId InvalidClientTokenId InvalidSecurity \
          InvalidSignatureException MissingAuthenticationToken MissingAuthenticationTokenException \
-         SignatureDoesNotMatch UnrecognizedClientException",
+         RequestExpired RequestInTheFuture RequestTimeTooSkewed SignatureDoesNotMatch \
+         UnrecognizedClientException",
     ),
     (
         Cause::Denied,
@@ -86,10 +84,19 @@ impl Cause {
         }
     }
 
+    /// The remedy for such credentials; `log_in` is the one that gives others.
+    pub(crate) fn remedy_of_credentials(self, log_in: &str) -> String {
+        let is_unknown = self == Self::UnknownCredentials;
+        let first = "check this machine's clock, the region and the account, or ";
+        format!("{}{log_in}", if is_unknown { first } else { "" })
+    }
+
     /// The remedy for a call that only reads, and that needs this permission.
     pub(crate) fn remedy(self, permission: &str, resource: &str) -> String {
         match self {
-            Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => log_in(),
+            Self::NoCredentials | Self::ExpiredCredentials | Self::UnknownCredentials => {
+                self.remedy_of_credentials(&log_in())
+            }
             Self::NoResponse | Self::NotOfAws => format!(
                 "check the network, the region and AWS_ENDPOINT_URL, and run it again{}",
                 environment::unused_route()
@@ -153,9 +160,8 @@ impl fmt::Display for FailedCall<'_> {
             }
             Cause::UnknownCredentials => write!(
                 f,
-                "{service} at {endpoint} does not accept the AWS credentials ({code}); check the \
-                 account, the region and this machine's clock, or {}",
-                log_in()
+                "{service} at {endpoint} does not accept the AWS credentials ({code}); {}",
+                cause.remedy(operation, resource)
             ),
             Cause::Denied => write!(
                 f,

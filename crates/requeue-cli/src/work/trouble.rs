@@ -4,12 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use requeue::aws::NO_CREDENTIALS;
 use requeue::printable;
 use tokio::time::Instant;
 
 use super::line::seconds;
-use crate::failed_call::{is_denied, is_of_credentials};
+use crate::failed_call::{Cause, is_denied, is_of_credentials};
 use crate::observe::{
     CircuitLog, DownstreamTrouble, MAY_EXIST, NOT_SENT, RareLines, ReceivingTrouble, Sqs, TOO_LONG,
     Unsettled, brief,
@@ -48,7 +47,7 @@ pub(super) fn of_receiving(
     let failed = format!("{code} ×{}", thousands(*failures));
     match remedy_of_credentials(code) {
         Some(remedy) => {
-            format!("AWS credentials for SQS {endpoint}: {failed}; {remedy}{next}")
+            format!("no accepted AWS credentials for SQS {endpoint}: {failed}; {remedy}{next}")
         }
         None if is_denied(code) => {
             format!("SQS refuses sqs:ReceiveMessage on {queue}: {failed}{next}")
@@ -58,9 +57,9 @@ pub(super) fn of_receiving(
 }
 
 /// The remedy for credentials that AWS refuses with this code. The worker reads them again.
-pub(super) fn remedy_of_credentials(code: &str) -> Option<&'static str> {
-    (code == NO_CREDENTIALS || is_of_credentials(code))
-        .then(|| sdk::provider().map_or("log in again", |provider| provider.remedy))
+fn remedy_of_credentials(code: &str) -> Option<String> {
+    let log_in = sdk::provider().map_or("log in again", |provider| provider.remedy);
+    is_of_credentials(code).then(|| Cause::of(code).remedy_of_credentials(log_in))
 }
 
 pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>) -> String {
@@ -96,7 +95,9 @@ pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
     };
     let of = action.map_or_else(|| "settling".to_owned(), |action| format!("{action} on {queue}"));
     match remedy_of_credentials(code) {
-        Some(remedy) => format!("AWS credentials for {of}: {code} {count}; {remedy}; {again}"),
+        Some(remedy) => {
+            format!("no accepted AWS credentials for {of}: {code} {count}; {remedy}; {again}")
+        }
         None if is_denied(code) => format!("SQS refuses {of}: {code} {count}; {again}"),
         None => format!("SQS: {of}: {code} {count}; {again}"),
     }
@@ -169,7 +170,7 @@ impl TroubleLog {
         let code = sqs.trouble().map(|trouble| trouble.code).unwrap_or_default();
         if let Some(remedy) = remedy_of_credentials(&code) {
             if self.credentials.is_due() {
-                tracing::error!(code, remedy, "there are no valid AWS credentials");
+                tracing::error!(code, remedy, "there are no AWS credentials that SQS accepts");
             }
         } else {
             self.credentials.end();
@@ -275,7 +276,8 @@ mod tests {
             ),
             (
                 of_receiving("orders", &receiving("NoCredentials", 10), None),
-                "AWS credentials for SQS http://mq:1: NoCredentials ×3; log in again; next try in 10 s",
+                "no accepted AWS credentials for SQS http://mq:1: NoCredentials ×3; log in again; next try \
+                 in 10 s",
             ),
             (
                 of_receiving("orders", &receiving("AccessDenied", 10), None),
@@ -302,8 +304,8 @@ mod tests {
             ),
             (
                 of_unsettled(&unsettled("ExpiredToken")),
-                "AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in again; may be \
-                 delivered again",
+                "no accepted AWS credentials for sqs:DeleteMessage on orders: ExpiredToken ×4; log in \
+                 again; may be delivered again",
             ),
             (
                 of_unsettled(&unsettled("TimedOut")),
@@ -316,6 +318,26 @@ mod tests {
             ),
         ] {
             assert_eq!(line, said);
+        }
+    }
+
+    /// SQS says `SignatureDoesNotMatch` of a signature that this clock dates too early or too late.
+    #[test]
+    fn credentials_that_sqs_does_not_accept_may_be_those_of_a_wrong_clock() {
+        let clock = "check this machine's clock, the region and the account, or log in again";
+        for code in [
+            "SignatureDoesNotMatch",
+            "InvalidSignatureException",
+            "RequestExpired",
+            "RequestInTheFuture",
+            "RequestTimeTooSkewed",
+        ] {
+            assert_eq!(remedy_of_credentials(code).as_deref(), Some(clock), "{code}");
+            let read = Cause::of(code).remedy("sqs:SendMessage", "orders");
+            assert!(read.starts_with(clock), "the worker and the other commands: {read}");
+        }
+        for (code, remedy) in [("ExpiredToken", Some("log in again")), ("AccessDenied", None)] {
+            assert_eq!(remedy_of_credentials(code).as_deref(), remedy, "{code}");
         }
     }
 
