@@ -22,6 +22,7 @@ use crate::{Error, output};
 
 mod read;
 mod log;
+mod notes;
 
 use log::{Circuit, Failure, LogFacts};
 use read::Reader;
@@ -183,41 +184,6 @@ impl Status {
         let rest = unknown.chain(notes).collect::<Vec<_>>().join("\n");
         parts.extend(Some(rest).filter(|text| !text.is_empty()));
         parts.join("\n\n") + "\n"
-    }
-
-    /// Reasons why messages may not be in an apparently empty dead-letter queue yet.
-    fn notes(&self) -> Vec<String> {
-        self.queues.windows(2).filter_map(|pair| self.note(&pair[0], &pair[1])).collect()
-    }
-
-    fn note(&self, source: &Depth, dead: &Depth) -> Option<String> {
-        let (name, dead_letters) = (source.queue.name(), dead.queue.name());
-        let is_pair = dead.is_of_dead_letters && !source.is_of_dead_letters;
-        let count = source.counts.as_ref().map(|counts| counts.messages);
-        let count = count.filter(|count| is_pair && *count > 0)?;
-        let is_of = |function: &&FunctionStatus| function.mappings.iter().any(|(to, _)| to == name);
-        let of: Vec<_> = self.functions.iter().filter(is_of).collect();
-        let is_open = |function: &&&FunctionStatus| {
-            let log = function.log.as_ref();
-            log.is_some_and(|log| matches!(log.circuit(), Circuit::Open { .. }))
-        };
-        let why = match of.iter().find(is_open) {
-            Some(function) => {
-                format!("the circuit of {} is open, so that takes longer", function.name)
-            }
-            None if of.is_empty() => {
-                "while a circuit is open, a worker receives only messages that may probe, and its \
-                 output, and its page with --ui, say until when"
-                    .to_owned()
-            }
-            None => return None,
-        };
-        Some(format!(
-            "of {} in {name}, a dead-lettered one reaches {dead_letters} only when it is received \
-             again, unless REQUEUE_DEAD_LETTER is direct; {why}; look again with `requeue dlq list \
-             {dead_letters}`",
-            counted(count, "message")
-        ))
     }
 
     fn json(&self) -> Value {
