@@ -197,6 +197,15 @@ impl Report {
         queues.all(|queue| queue == Some(first)).then_some(first)
     }
 
+    /// Notes dead-lettered messages that SQS delivers in spite of this `maxReceiveCount`.
+    pub(crate) fn note_stuck_after(&mut self, max_receives: Option<u32>) {
+        for outcome in &mut self.outcomes {
+            let is_beyond = max_receives.is_some_and(|max| outcome.receive_count > max);
+            let is_left = outcome.settlement.is_kept() && outcome.disposition.stops_retrying();
+            outcome.is_stuck |= is_beyond && is_left;
+        }
+    }
+
     /// The ids that SQS must keep: the content of `batchItemFailures`.
     ///
     /// `None` when SQS must keep a message without an id. No response can name it, so the invocation

@@ -94,17 +94,21 @@ impl Attempts {
         if inner.not_deleted.find(delivery, now).is_some() {
             return decision(Disposition::Complete);
         }
-        if self.is_stopping() {
-            return decision(Disposition::Release(ReleaseReason::ShuttingDown));
-        }
         let time_left =
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = inner.planner(delivery).dead_letter_mode(delivery, now);
         let dead_lettered = inner.dead_lettered.find(delivery, now);
         let reason = dead_lettered.as_ref().map(|dead_lettered| dead_lettered.reason);
-        if let Some(disposition) =
-            gate(policy, dead_letter, delivery, reason, now, time_left, sample)
-        {
+        let gated = gate(policy, dead_letter, delivery, reason, now, time_left, sample);
+        if self.is_stopping() {
+            // A message that was dead-lettered before keeps that reason, and is not counted again.
+            let is_before = |gated: &Disposition| {
+                matches!(gated, Disposition::Release(_)) && gated.stops_retrying()
+            };
+            let stopped = Disposition::Release(ReleaseReason::ShuttingDown);
+            return decision(gated.filter(is_before).unwrap_or(stopped));
+        }
+        if let Some(disposition) = gated {
             let is_sent = matches!(disposition, Disposition::DeadLetter(_))
                 && *dead_letter != DeadLetterMode::Redrive;
             let failure =

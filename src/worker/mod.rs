@@ -357,8 +357,10 @@ where
             let deadline = after(time.saturating_add(self.limits.reserve));
             self.processor.process_and_delete(records, deadline, stop, called).await
         };
-        let (report, deletes) =
+        let (mut report, deletes) =
             self.source.during(&self.queue, in_hand, self.visibility, asked, process).await;
+        // The redrive policy of the start would have moved them instead.
+        report.note_stuck_after(self.max_receives);
         self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         let messages = deletes.deleted.failed;
         if messages > 0 {

@@ -133,7 +133,8 @@ impl Progress {
                     outcome.settlement,
                     Settlement::Kept | Settlement::KeptNotDelayed { .. }
                 );
-            let is_last = stays && max_receives.is_some_and(|max| outcome.receive_count >= max);
+            // After more receives, the queue has another redrive policy by now, or none.
+            let is_last = stays && max_receives == Some(outcome.receive_count);
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
                 // It was counted when it was dead-lettered.

@@ -168,6 +168,56 @@ async fn a_message_left_to_sqs_on_its_last_receive_counts_as_dead() {
     }
 }
 
+/// It is received after the signal too, and after the queue has lost its redrive policy.
+#[tokio::test(start_paused = true)]
+async fn a_message_counts_as_dead_once_however_often_sqs_delivers_it() {
+    for (mode, max, is_removed, end, receives) in [
+        (DeadLetterMode::Redrive, 5, false, 1_435, 5),
+        (DeadLetterMode::Redrive, 5, true, 1_500, 5),
+        (DeadLetterMode::Redrive, 5, true, 2_155, 7),
+        (DeadLetterMode::Annotate, 12, false, 365, 12),
+        (DeadLetterMode::Annotate, 5, true, 365, 12),
+        (DeadLetterMode::Annotate, 5, true, 1_085, 14),
+    ] {
+        let mut world = World::new();
+        world.set_max_receive_count(max).await;
+        world.settings.dead_letter = Some(mode.clone());
+        world.send_numbered(1).await;
+        let log = Log::default();
+        let listening = log.listen();
+        let script = Script::new(|_| Act::Fail(Failure::non_retryable("no")));
+        let worker = start(&world, script, alone()).await;
+        let removing = async {
+            sleep(secs(5)).await;
+            if is_removed {
+                world.remove_redrive_policy().await;
+            }
+        };
+        let (progress, ()) = tokio::join!(worker.run(sleep(secs(end))), removing);
+        drop(listening);
+        let case = format!("{mode:?} {max} {is_removed} {end}: {progress:?}");
+        let is_warned = log.text().contains("high receive count");
+        assert_eq!(is_warned, receives > max, "{case}");
+        assert_eq!(progress.dead_lettered, 1, "{case}");
+        assert_eq!(world.only_message().receive_count, receives, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn receives_after_the_end_of_a_redrive_policy_are_retries() {
+    let mut world = World::new();
+    world.settings.strategy = Strategy::Visibility;
+    world.set_max_receive_count(3).await;
+    world.send_numbered(1).await;
+    let worker =
+        start(&world, Script::always(Failure::temporary("later")), WorkerSettings::default()).await;
+    let running = worker.run(sleep(secs(600)));
+    let (progress, ()) = tokio::join!(running, world.remove_redrive_policy());
+    assert!(progress.received > 4, "{progress:?}");
+    let retried = progress.requeued + progress.waiting;
+    assert_eq!((retried, progress.dead_lettered), (progress.received - 1, 1), "{progress:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_few_receives_for_a_killed_worker_are_told_at_its_start() {
     for (count, is_told) in [(1, true), (3, true), (4, false)] {

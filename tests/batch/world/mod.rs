@@ -349,14 +349,22 @@ impl World {
     }
 
     pub async fn set_max_receive_count(&self, count: u32) {
-        let redrive = format!(
+        self.set_redrive_policy(&format!(
             r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#,
             self.dead_letters
-        );
+        ))
+        .await;
+    }
+
+    pub async fn remove_redrive_policy(&self) {
+        self.set_redrive_policy("").await;
+    }
+
+    async fn set_redrive_policy(&self, policy: &str) {
         let client = self.sqs.client();
         let request = client.set_queue_attributes().queue_url(self.queue.url());
         request
-            .attributes(QueueAttributeName::RedrivePolicy, redrive)
+            .attributes(QueueAttributeName::RedrivePolicy, policy)
             .send()
             .await
             .expect("the queue exists");

@@ -107,7 +107,7 @@ impl Event {
 
     /// Whether SQS moves the message to the dead-letter queue instead of delivering it again.
     pub(crate) fn is_last_receive(&self) -> bool {
-        self.receive_count.zip(self.max_receives).is_some_and(|(count, max)| count >= max)
+        self.receive_count.is_some() && self.receive_count == self.max_receives
     }
 
     pub(crate) fn delay(self, delay: Duration) -> Self {

@@ -195,6 +195,8 @@ mod tests {
         for (settlement, receives, kind) in [
             ("kept", 4, Kind::Requeued),
             ("kept", 5, Kind::DeadLettered),
+            // The redrive policy was removed or raised.
+            ("kept", 6, Kind::Requeued),
             ("unconfirmed", 5, Kind::DeadLettered),
             ("moved", 5, Kind::Requeued),
         ] {
