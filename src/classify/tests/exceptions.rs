@@ -742,9 +742,10 @@ fn a_delay_in_the_message_counts_for_limits_and_statuses() {
         let found = failure.delay().map(|delay| delay.as_millis());
         assert_eq!((failure.class(), found), (class, delay), "{message}");
     }
-    let later = jiff::Timestamp::try_from(crate::clock::Clock::system().now()).unwrap();
-    let later = (later + Duration::from_mins(1)).strftime("%a, %d %b %Y %H:%M:%S GMT");
+    let now = jiff::Timestamp::try_from(crate::clock::Clock::system().now()).expect("a time");
+    let later = (now + Duration::from_mins(1)).strftime("%a, %d %b %Y %H:%M:%S GMT");
     let message = format!("status code 429, retry after {later}");
     let failure = Failure::from_exception(&Exception::new("Error", message.as_str()));
-    assert!((50..=60).contains(&failure.delay().unwrap().as_secs()), "{failure:?}");
+    let delay = failure.delay().expect("a delay").as_secs();
+    assert!((50..=60).contains(&delay), "{failure:?}");
 }
