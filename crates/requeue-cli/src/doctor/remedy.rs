@@ -123,6 +123,16 @@ pub(crate) fn ask(function: &Function, actions: &str) -> String {
     )
 }
 
+/// Steps that would harm a function which is not one of Requeue.
+pub(crate) fn of_requeue(context: &Context<'_>, steps: &[String]) -> Remedy {
+    let is_unknown = context.deployment.settings.as_ref().is_ok_and(|read| read.variables == 0);
+    let function = context.function().ok().filter(|_| is_unknown);
+    let ask = function.map(|function| {
+        format!("ask whether {} uses Requeue: it has no REQUEUE_ variable", function.name)
+    });
+    Remedy::of(ask.iter().chain(steps))
+}
+
 /// For a remedy that depends on the mistakes that other checks have found.
 pub(crate) fn after(ids: &[&str]) -> Remedy {
     let are = if ids.len() > 1 { "are" } else { "is" };

@@ -183,7 +183,8 @@ pub(super) fn state(context: &Context<'_>) -> Checked {
 /// The level and the words of a function's state, and the command that shows or awaits it.
 pub(super) fn readiness(of: &Readiness) -> (Level, String, &'static str) {
     let because = |reason: &Option<String>| {
-        reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default()
+        let reason = reason.as_ref().filter(|reason| !reason.is_empty());
+        reason.map(|reason| format!(" ({reason})")).unwrap_or_default()
     };
     let [state, update] =
         [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
@@ -287,7 +288,7 @@ pub(super) fn recursive_loop(context: &Context<'_>) -> Checked {
                 if needs { format!(": {bounded}") } else { String::new() }
             );
             let fewer = format!("policy: `\"maxRetries\": {RETRIES_BELOW_DETECTION}`");
-            at(level, found, [Remedy::of([allow, variable]), fewer.into()])
+            at(level, found, [remedy::of_requeue(context, &[allow, variable]), fewer.into()])
         }
     }
 }

@@ -225,6 +225,19 @@ checks! {
         their age shows the trouble.";
 }
 
+const BEFORE_CALLS: &[&str] = &[
+    "concurrency",
+    "settings",
+    "function-state",
+    "secret-permissions",
+    "partial-batch-responses",
+    "filters",
+    "target",
+    "target-permissions",
+    "queue-permissions",
+    "key-permissions",
+];
+
 /// The checks whose danger comes first: until they are corrected, this one's remedy would fail, or
 /// be wrong afterwards. Also the variables without whose valid value there is nothing to check.
 fn after(id: &str) -> &'static [&'static str] {
@@ -236,14 +249,9 @@ fn after(id: &str) -> &'static [&'static str] {
             &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL", "REQUEUE_RESERVE_SECONDS"]
         }
         "target-concurrency" => &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL"],
-        // Without these, an enabled mapping would lose messages.
-        "mapping-enabled" => &[
-            "settings",
-            "function-state",
-            "secret-permissions",
-            "partial-batch-responses",
-            "filters",
-        ],
+        // Until these are corrected, a function that is invoked would lose messages or their retries.
+        "concurrency" => BEFORE_CALLS.split_at(1).1,
+        "mapping-enabled" => BEFORE_CALLS,
         "filters" => &["REQUEUE_WRAP"],
         "other-consumers" => &["mapping-enabled", "queue"],
         "batch-fits-timeout" => &[

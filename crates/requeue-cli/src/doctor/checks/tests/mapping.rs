@@ -130,3 +130,24 @@ pub(super) const ROWS: &[Row] = &[
         Some(Warning),
     ),
 ];
+
+#[test]
+fn a_function_that_may_not_be_of_requeue_is_asked_about_first() {
+    let ask = "ask whether orders uses Requeue: it has no REQUEUE_ variable\naws lambda ";
+    for (id, change) in [
+        ("mapping-enabled", (|d| d.mapping().state = "Disabled".to_owned()) as Change),
+        ("recursive-loop", |d| {
+            d.function().recursive_loop = Ok(RecursiveLoop::Terminate);
+            d.valid().config.recursive_loop = RecursiveLoop::Terminate;
+        }),
+    ] {
+        for variables in [0, 1] {
+            let mut deployment = good();
+            deployment.valid().variables = variables;
+            change(&mut deployment);
+            let finding = examine(&deployment).into_iter().find(|finding| finding.id == id);
+            let remedy = finding.expect(id).diagnosis.remedies.swap_remove(0);
+            assert_eq!(remedy.starts_with(ask), variables == 0, "{id}: {}", &*remedy);
+        }
+    }
+}

@@ -17,11 +17,9 @@ fn told(change: Change) -> Vec<(&'static str, String)> {
     let ids = problems(change).into_iter().map(|finding| {
         let first = finding.diagnosis.remedies.first().map(|remedy| remedy.to_string());
         let first = first.unwrap_or(finding.diagnosis.found);
-        let first = first
-            .strip_suffix(" is fixed: run requeue doctor again")
-            .unwrap_or_default()
-            .to_owned();
-        (finding.id, first)
+        let waits =
+            [" is fixed: ", " are fixed: "].into_iter().find_map(|are| first.split_once(are));
+        (finding.id, waits.map_or_else(String::new, |(after, _)| after.to_owned()))
     });
     ids.collect()
 }
@@ -46,7 +44,7 @@ fn without_alarms(d: &mut Deployment) {
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
     const DEAD: &str = "after dead-letter-queue";
-    let table: [(Change, &[(&str, &str)]); 18] = [
+    let table: [(Change, &[(&str, &str)]); 20] = [
         // SQS would refuse the same target again.
         (
             |d| {
@@ -168,6 +166,26 @@ fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
                 d.mapping().maximum_concurrency = None;
             },
             &[("concurrency", ""), ("target-concurrency", "after concurrency")],
+        ),
+        // Each of these messages would be lost, or have no retry.
+        (
+            |d| {
+                d.function().reserved_concurrency = Ok(Some(0));
+                d.mapping().state = "Disabled".to_owned();
+                d.mapping().reports_failures = false;
+            },
+            &[
+                ("concurrency", "after partial-batch-responses"),
+                ("mapping-enabled", "after concurrency and partial-batch-responses"),
+                ("partial-batch-responses", ""),
+            ],
+        ),
+        (
+            |d| {
+                d.mapping().state = "Disabled".to_owned();
+                d.decides(SENDING, AccessDecision::NotAllowed);
+            },
+            &[("mapping-enabled", "after queue-permissions"), ("queue-permissions", "")],
         ),
         (
             |d| {
