@@ -1,6 +1,7 @@
 //! The time of day, which messages carry, and the one random number of each message. Both are
 //! injected, so that every run can be repeated.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -87,9 +88,11 @@ pub fn rfc3339(text: &str) -> Option<SystemTime> {
 pub(crate) fn read_timestamp(text: &str, zone: Option<Offset>) -> Option<SystemTime> {
     let fraction = text.find(['.', ',']).map_or(text.len(), |at| at + 1);
     let digits = text[fraction..].bytes().take_while(u8::is_ascii_digit).count();
-    let (end, rest) = (fraction + digits.min(9), fraction + digits);
-    let text = [&text[..end], &text[rest..]].concat();
-    let pieces = Pieces::parse(&text).ok()?;
+    let text = match digits {
+        0..=9 => Cow::Borrowed(text),
+        _ => Cow::Owned([&text[..fraction + 9], &text[fraction + digits..]].concat()),
+    };
+    let pieces = Pieces::parse(&*text).ok()?;
     let time = pieces.time().or(zone.map(|_| Time::midnight()))?;
     // The parser also accepts 24 and 25 hours.
     let offset = pieces.to_numeric_offset().or(zone)?;
