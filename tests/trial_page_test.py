@@ -93,7 +93,8 @@ class Trial(unittest.TestCase):
         self.assertIn("--output text |", look)
         shown = run_commands(names, look.replace("--output text |", "--output text | tr '\\t' '\\n' | grep '\"message\":\"message\"' |"))
         for body, line in [
-            ("trial-exit", "defer\tunclear"),
+            # Once it is alone in a call.
+            ("trial-exit", "requeue\ttemporary\t"),
             ("trial-exit", "dead-letter\tretries-exhausted"),
             ("trial-invalid", "dead-letter\tnon-retryable"),
             ("trial-busy", "requeue\trate-limit\t"),

@@ -161,14 +161,14 @@ class ExistingFunction(unittest.TestCase):
         page = (ROOT / "docs" / "start" / "existing-function.md").read_text()
         known = template()["Parameters"]
         (command,) = re.findall(r"^ *sam deploy (.*\\\n.*)$", page, re.MULTILINE)
-        given = parameters(shlex.split(command.replace("\\\n", ""))[3:])
+        given = parameters(shlex.split(command.replace("\\\n", "").partition("--parameter-overrides")[2]))
         self.assertEqual(list(given), ["TargetFunction", "FunctionTimeout", "BatchingWindow", "Policy"])
         self.assertEqual(json.loads(given["Policy"]), {"errorConfigs": {"temporary": {"maxRetries": 3}}})
         for name, value in re.findall(r"\b([A-Z]\w+)=(\w+|\"\")", "".join(re.findall(r"`[^`\n]+`", page))):
             self.assertIn(name, known)
             self.assertIn(value, map(str, known[name].get("AllowedValues", [value])))
-        listed = re.search(r"first\s+of ((?:\d+(?:, | and ))+\d+)", page)[1]
-        self.assertEqual(re.findall(r"\d+", listed), known["FunctionTimeout"]["AllowedValues"])
+        (listed,) = re.findall(r"for LONGER in ([\d ]+);", page)
+        self.assertEqual(listed.split(), known["FunctionTimeout"]["AllowedValues"])
         for output in re.findall(r"`!GetAtt Retries\.Outputs\.(\w+)`", page):
             self.assertIn(output, template()["Outputs"])
 
