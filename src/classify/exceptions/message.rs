@@ -137,7 +137,7 @@ pub(super) const PASSING: [(Meaning, &str); 5] = [
         is currently accessing it|operation is still pending|\
         cannot be performed at this region|not allowed in state not serving|\
         received http status code 404|retry your request|\
-        request limit for the database|maximum number of active steps|already processed or in progress",
+        request limit for the database|maximum number of active steps",
     ),
     // A session in the state of an earlier message: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2;
     // MySQL for Python
