@@ -470,7 +470,8 @@ async fn tcp_keeps_a_silent_connection_alive() {
     target.deliver(message()).await.expect("it is accepted");
     let table = std::fs::read_to_string("/proc/net/tcp").expect("the system tells it");
     let peer = format!("0100007F:{:04X}", server.address.port());
-    let of_target = |row: &&str| row.split_whitespace().nth(2) == Some(&peer);
+    // 01 is ESTABLISHED: a connection to an earlier user of this port may still be in TIME_WAIT.
+    let of_target = |row: &&str| row.split_whitespace().skip(2).take(2).eq([peer.as_str(), "01"]);
     let row = table.lines().find(of_target).expect("the connection is kept");
     let timer = row.split_whitespace().nth(5).expect("a row has it");
     let hundredths = timer.strip_prefix("02:").map(|rest| u32::from_str_radix(rest, 16));
