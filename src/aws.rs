@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use aws_config::BehaviorVersion;
 use aws_config::identity::IdentityCache;
+use aws_credential_types::Credentials as Keys;
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
 use aws_smithy_runtime_api::client::identity::{
@@ -30,6 +31,8 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use aws_smithy_types::config_bag::ConfigBag;
+use aws_smithy_types::retry::RetryConfig;
+use aws_types::service_config::{LoadServiceConfig, ServiceConfigKey};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -103,7 +106,8 @@ pub fn code_without_error<E: Error + 'static>(error: &SdkError<E, HttpResponse>)
     }
 }
 
-/// The configuration by AWS's standard environment variables and files.
+/// The configuration by AWS's standard environment variables and files, without those of retries:
+/// over a wrong one, the SDK would panic.
 ///
 /// If a service refuses the credentials, they are read again for the next request. A connection
 /// that was unused for 2 s is not used again, since connections may die while Lambda freezes a
@@ -122,8 +126,28 @@ pub async fn config_with(make: impl Fn() -> SharedHttpClient + Send + Sync + 'st
 }
 
 async fn load(http: SharedHttpClient) -> SdkConfig {
-    aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await
+    let loader = aws_config::defaults(BehaviorVersion::latest());
+    let sdk = loader.retry_config(RetryConfig::standard()).http_client(http).load().await;
+    let endpoint = sdk.endpoint_url().filter(|url| is_set(url)).map(str::to_owned);
+    let mut config = sdk.to_builder();
+    config.set_endpoint_url(endpoint);
+    config.service_config(Settings(sdk)).build()
 }
+
+fn is_set(value: &str) -> bool {
+    !value.trim().is_empty()
+}
+
+/// The settings of single services. An empty endpoint is none: the SDK would panic.
+struct Settings(SdkConfig);
+
+impl LoadServiceConfig for Settings {
+    fn load_config(&self, key: ServiceConfigKey<'_>) -> Option<String> {
+        self.0.service_config()?.load_config(key).filter(|value| is_set(value))
+    }
+}
+
+requeue_sqs::debug_by_name!(Settings);
 
 /// The beginnings of the codes by which a service refuses credentials. Source: common errors of
 /// AWS's services. With one half of a new file, the signature is wrong.
@@ -139,6 +163,10 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(12);
 #[derive(Debug, thiserror::Error)]
 #[error("the provider gives no credentials")]
 struct NotProvided(#[source] BoxError);
+
+/// The SDK would panic.
+const WRONG_KEY: &str =
+    "the access key id has a space, a line end or another character that no key has";
 
 /// The credentials of AWS's environment. Those that a program sets itself stay as they are.
 #[derive(Clone)]
@@ -178,12 +206,16 @@ impl Credentials {
         let text = String::from_utf8_lossy(&body);
         let header = response.headers().get("x-amzn-errortype").unwrap_or_default();
         if REFUSALS.split(' ').any(|code| text.contains(code) || header.starts_with(code)) {
-            let mut known = lock(&self.0);
-            known.are_refused = true;
-            known.cache = cache();
+            self.refuse();
         }
         *response.body_mut() = SdkBody::from(body);
         Ok(response)
+    }
+
+    fn refuse(&self) {
+        let mut known = lock(&self.0);
+        known.are_refused = true;
+        known.cache = cache();
     }
 
     /// A provider that has read nothing yet, after a refusal.
@@ -216,7 +248,13 @@ impl ResolveCachedIdentity for Credentials {
             let provider = self.provider(resolver).await;
             let cache = lock(&self.0).cache.clone();
             let identity = cache.resolve_cached_identity(provider, components, config).await;
-            identity.map_err(|error| NotProvided(error).into())
+            let identity = identity.map_err(NotProvided)?;
+            let key = identity.data::<Keys>().map(Keys::access_key_id);
+            if key.is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
+                self.refuse();
+                return Err(NotProvided(WRONG_KEY.into()).into());
+            }
+            Ok(identity)
         })
     }
 }

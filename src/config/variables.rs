@@ -243,8 +243,8 @@ pub(crate) struct Host {
     /// The log level. Lambda sets none unless its log format is JSON.
     pub(crate) log_level: Option<String>,
     pub(crate) logs_json: bool,
-    /// Whether `RUST_LOG` is set. Lambda does not set it, but `tracing` filters by it.
-    pub(crate) has_rust_log: bool,
+    /// `RUST_LOG`, the filter of `tracing`. Lambda does not set it.
+    pub(crate) rust_log: Option<String>,
 }
 
 impl Host {
@@ -256,7 +256,7 @@ impl Host {
             log_level: read("AWS_LAMBDA_LOG_LEVEL"),
             logs_json: read("AWS_LAMBDA_LOG_FORMAT")
                 .is_some_and(|format| format.eq_ignore_ascii_case("json")),
-            has_rust_log: read("RUST_LOG").is_some(),
+            rust_log: read("RUST_LOG"),
         }
     }
 }

@@ -110,10 +110,12 @@ pub fn init_logging_to<W: std::io::Write>(
 fn filter(host: &Host, default: tracing::Level) -> EnvFilter {
     let level =
         host.log_level.as_deref().and_then(filter_of).unwrap_or(LevelFilter::from_level(default));
-    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    // A later directive replaces an earlier one of the same crate, or of all.
+    let directives = format!("{level},{}", host.rust_log.as_deref().unwrap_or_default());
+    let filter = EnvFilter::builder().parse_lossy(directives);
     // That crate logs a line of a thousand characters for each provider without credentials. If
     // none has credentials, the call fails, and Requeue logs that error.
-    let is_asked_for = host.log_level.is_some() || host.has_rust_log;
+    let is_asked_for = host.log_level.is_some() || host.rust_log.is_some();
     match "aws_config=error".parse() {
         Ok(quiet) if !is_asked_for => filter.add_directive(quiet),
         _ => filter,
@@ -228,6 +230,19 @@ mod tests {
 
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn the_level_holds_for_crates_that_rust_log_does_not_name() {
+        for (rust_log, shown) in [
+            (None, "aws_config=error,info"),
+            (Some("warn"), "warn"),
+            (Some("hyper=warn"), "hyper=warn,info"),
+            (Some("hyper=warn,debug"), "hyper=warn,debug"),
+        ] {
+            let host = Host { rust_log: rust_log.map(str::to_owned), ..Host::default() };
+            assert_eq!(filter(&host, tracing::Level::INFO).to_string(), shown);
         }
     }
 

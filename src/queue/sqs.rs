@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +19,7 @@ use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, MessageAttributeValue, MessageSystemAttributeName as System,
     QueueAttributeName, SendMessageBatchRequestEntry,
 };
+use futures_util::{FutureExt, TryFutureExt};
 use requeue_sqs::{code_with_text, printable};
 use tokio::sync::OnceCell;
 
@@ -64,6 +66,9 @@ impl SqsQueue {
     }
 }
 
+/// The code of a request in which the SDK panicked.
+const PANICKED: &str = "Panicked";
+
 /// The queue's region, if the client has another: a client is bound to one region.
 fn other_region(client: &Client, queue: &QueueArn) -> Option<Region> {
     let ours = client.config().region().map(Region::as_ref);
@@ -80,7 +85,10 @@ macro_rules! send {
         };
         // Boxed, since the future of a batch has one for each of several requests.
         let sent = Box::pin(request$(.interceptor($interceptor))?.send());
-        sent.await.map_err(|error| call_error(&error))
+        // A panic of the SDK must not fail the whole batch.
+        let panicked = |_| Err(CallError::new(PANICKED, CallErrorKind::Ambiguous));
+        let answer = sent.map_err(|error| call_error(&error));
+        AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked)
     }};
 }
 

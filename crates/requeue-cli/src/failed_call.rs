@@ -16,7 +16,7 @@ mod credentials;
 
 pub(crate) use credentials::credentials_refused;
 use credentials::{
-    OF_LOGIN, PROCESS_FAILED, SIGNED_OUT, credentials_code, log_in, without_credentials,
+    OF_LOGIN, PROCESS_FAILED, SIGNED_OUT, WRONG_KEY, credentials_code, log_in, without_credentials,
 };
 
 /// A code of this command line: the endpoint refused the connection.
@@ -73,7 +73,9 @@ impl Cause {
         let throttled = ["Throttl", "TooManyRequests", "RequestLimit", "SlowDown"];
         match code {
             _ if let Some((cause, _)) = known => *cause,
-            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED | OF_LOGIN => Self::NoCredentials,
+            NO_CREDENTIALS | SIGNED_OUT | PROCESS_FAILED | OF_LOGIN | WRONG_KEY => {
+                Self::NoCredentials
+            }
             CONNECTION_REFUSED | CONNECTION_LOST | "TimedOut" => Self::NoResponse,
             _ if is_unconnected(code) => Self::NoResponse,
             TOO_MANY_PAGES => Self::TooManyPages,

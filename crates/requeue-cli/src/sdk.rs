@@ -1,17 +1,21 @@
 //! The SDK's configuration, and the option `--profile`. A process cannot safely change its own
 //! environment, so the command starts again with that of the profile.
 
-use std::io;
+use std::iter::successors;
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
 use aws_config::profile::load;
 use aws_runtime::env_config::file::EnvConfigFiles;
+use aws_runtime::env_config::section::EnvConfigSections;
+use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
 use clap::{Arg, ArgMatches, Command};
+use futures_util::FutureExt;
 use requeue::aws::{self, SdkConfig};
+use requeue::printable;
 
 use crate::{Error, bail, environment};
 
@@ -31,13 +35,15 @@ pub(crate) async fn config() -> SdkConfig {
 /// Without the region, for which the SDK would ask: outside AWS, that takes a second.
 pub(crate) async fn endpoints_alone() -> SdkConfig {
     let loader = aws_config::defaults(BehaviorVersion::latest()).no_credentials();
+    let loader = loader.retry_config(RetryConfig::standard());
     loader.region(Region::from_static("us-east-1")).load().await
 }
 
 const OPTION: &str = "profile";
 const PROFILE: &str = "AWS_PROFILE";
 /// Keys in the environment, which come before those of `AWS_PROFILE`.
-const KEYS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+pub(crate) const KEYS: [&str; 3] =
+    ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
 
 /// Adds the option to each command that has a region.
 pub(crate) fn added_to(command: Command) -> Command {
@@ -117,9 +123,22 @@ pub(crate) fn provider() -> Option<&'static Provider> {
 
 /// Without this question, the SDK would look for other credentials, as those of the machine.
 fn is_known(name: &str) -> Result<bool, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let files = EnvConfigFiles::default();
-    let profiles = runtime.block_on(load(&Fs::real(), &Env::real(), &files, None));
-    let profiles = profiles.map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(profiles.get_profile(name).is_some())
+    Ok(profiles()?.get_profile(name).is_some())
+}
+
+/// The file, its line, and what is wrong there, if AWS's files cannot be read.
+pub(crate) fn unreadable_files() -> Option<Error> {
+    profiles().err()
+}
+
+fn profiles() -> Result<EnvConfigSections, Error> {
+    let (fs, env, files) = (Fs::real(), Env::real(), EnvConfigFiles::default());
+    // It waits for nothing: the files are read at once.
+    let read = load(&fs, &env, &files, None).now_or_never().expect("a file is read at once");
+    read.map_err(|error| {
+        let texts = successors(Some(&error as &dyn std::error::Error), |error| error.source());
+        let texts: Vec<String> =
+            texts.map(|error| printable::line(&error.to_string()).into()).collect();
+        texts.join(": ").into()
+    })
 }

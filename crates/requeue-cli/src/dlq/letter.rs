@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -235,12 +235,17 @@ fn message_count(text: &str) -> Result<u64, String> {
     count.ok_or_else(|| "give a number of messages, at least 1".to_owned())
 }
 
+/// SQS keeps a message for 14 days, and an export may be older.
+const LONGEST_AGO: Duration = Duration::from_hours(366 * 24);
+
 /// Reads `2h`, or a time as in `2026-11-23T06:00:00Z`.
 fn moment_given(text: &str) -> Result<SystemTime, String> {
     if let Ok(ago) = duration_argument::parse(text) {
-        let since = Clock::system().now().checked_sub(ago);
-        let since = since.filter(|since| *since >= SystemTime::UNIX_EPOCH);
-        return since.ok_or_else(|| "it is before 1970; choose a shorter time".to_owned());
+        // A Unix time would choose all messages.
+        let since = Some(ago).filter(|ago| *ago <= LONGEST_AGO);
+        let since = since.and_then(|ago| Clock::system().now().checked_sub(ago));
+        let form = "it is a duration of over a year; write a time as in 2026-11-23T06:00:00Z";
+        return since.ok_or_else(|| form.to_owned());
     }
     rfc3339(text).ok_or_else(|| {
         "write a duration as in 45s, 10m or 1h30m, or a time as in 2026-11-23T06:00:00Z".to_owned()

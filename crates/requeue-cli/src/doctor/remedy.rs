@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::arn::Arn;
 use super::diagnosis::{Context, Remedy};
-use super::facts::{Function, Mapping};
+use super::facts::{Deployment, Function, Mapping};
 
 /// Of the name of a role's policy. Source: IAM API reference, `PutRolePolicy`.
 const LONGEST_NAME: usize = 128;
@@ -123,14 +123,14 @@ pub(crate) fn ask(function: &Function, actions: &str) -> String {
     )
 }
 
-/// Steps that would harm a function which is not one of Requeue.
-pub(crate) fn of_requeue(context: &Context<'_>, steps: &[String]) -> Remedy {
-    let is_unknown = context.deployment.settings.as_ref().is_ok_and(|read| read.variables == 0);
-    let function = context.function().ok().filter(|_| is_unknown);
+/// The remedy, which could harm a function that is not one of Requeue.
+pub(super) fn of_requeue(deployment: &Deployment, remedy: &Remedy) -> Remedy {
+    let is_unknown = deployment.settings.as_ref().is_ok_and(|read| read.variables == 0);
+    let function = deployment.function.as_ref().filter(|_| is_unknown);
     let ask = function.map(|function| {
         format!("ask whether {} uses Requeue: it has no REQUEUE_ variable", function.name)
     });
-    Remedy::of(ask.iter().chain(steps))
+    Remedy::of(ask.as_deref().into_iter().chain(remedy.lines()))
 }
 
 /// For a remedy that depends on the mistakes that other checks have found.

@@ -14,6 +14,8 @@ pub(super) const SIGNED_OUT: &str = "SignedOut";
 pub(super) const PROCESS_FAILED: &str = "CredentialProcess";
 /// The same for a profile of `aws login`. The SDK needs 25 more crates to read it.
 pub(super) const OF_LOGIN: &str = "LoginSession";
+/// The same for keys that no service can have given.
+pub(super) const WRONG_KEY: &str = "WrongAccessKeyId";
 
 pub(super) fn log_in() -> String {
     sdk::provider().map_or_else(|| LOG_IN.to_owned(), by_provider)
@@ -53,10 +55,25 @@ pub(super) fn without_credentials(code: &str) -> String {
              cannot read; run `eval \"$(aws configure export-credentials --profile {name} --format \
              env)\"`, and then this command without --profile"
         ),
+        WRONG_KEY => {
+            let variable = sdk::KEYS[0];
+            let place = match environment::value(variable) {
+                Some(_) => format!("in {variable}"),
+                None => format!("of the AWS profile `{name}`"),
+            };
+            format!(
+                "the access key id {place} has a space, a line end or another character that no key \
+                 has; write it again without"
+            )
+        }
         _ if let Some(provider) = sdk::provider() => format!(
             "{} gives no AWS credentials, or not in time; {}",
             provider.name,
             by_provider(provider)
+        ),
+        _ if let Some(error) = sdk::unreadable_files() => format!(
+            "AWS's files cannot be read: {error}; correct that line, or set AWS_ACCESS_KEY_ID, \
+             AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
         ),
         _ if profile.is_none() => {
             let is_off = environment::value("AWS_EC2_METADATA_DISABLED").as_deref() == Some("true");
@@ -90,6 +107,8 @@ pub(super) fn credentials_code(error: &(dyn std::error::Error + 'static)) -> &'s
         PROCESS_FAILED
     } else if says("credentials-login") {
         OF_LOGIN
+    } else if says("the access key id has") {
+        WRONG_KEY
     } else {
         NO_CREDENTIALS
     }

@@ -38,6 +38,7 @@ async fn messages_are_chosen_by_their_failure_its_time_and_their_attributes() {
     }
     for (option, value, words) in [
         ("--since", "yesterday", "write a duration as in 45s, 10m or 1h30m, or a time as in"),
+        ("--since", "1796020000", "it is a duration of over a year; write a time as in"),
         ("--attribute", "tenant", "a message attribute must have a name and a value"),
     ] {
         let run = world.dlq(&["peek", option, value]).await;

@@ -191,3 +191,38 @@ async fn a_provider_that_gives_no_credentials_is_named_and_not_sqs() {
         assert_eq!((run.status, run.stderr.as_str()), (1, told));
     }
 }
+
+#[tokio::test]
+async fn no_setting_makes_the_sdk_panic() {
+    let home = Home::new("home-settings").await;
+    let sqs: &'static str = home.sqs.url().to_owned().leak();
+    for variables in [
+        &[("AWS_RETRY_MODE", "legacy")][..],
+        &[("AWS_RETRY_MODE", "")],
+        &[("AWS_MAX_ATTEMPTS", "0")],
+        &[("AWS_MAX_ATTEMPTS", "")],
+        &[("AWS_ENDPOINT_URL", "")],
+        &[("AWS_ENDPOINT_URL_SQS", ""), ("AWS_ENDPOINT_URL", sqs)],
+    ] {
+        let run = home.run(&[&KEYS[..], variables].concat(), &LIST).await;
+        assert_eq!((run.status, run.stdout.as_str()), (0, "orders-dlq: no message\n"), "{run:?}");
+    }
+    let wrong = [("AWS_ACCESS_KEY_ID", "AKIAOTHER\r"), KEYS[1]];
+    let run = home.run(&wrong, &LIST).await;
+    let told = "error: the access key id in AWS_ACCESS_KEY_ID has a space, a line end or another \
+                character that no key has; write it again without\n";
+    assert_eq!((run.status, run.stderr.as_str()), (1, told));
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_named_with_its_line() {
+    let home = Home::new("home-unreadable").await;
+    fs::write(home.directory.join(".aws/credentials"), "[default]\n[other\n").unwrap();
+    let run = home.run(&[], &LIST).await;
+    let has = |words: &str| run.stderr.contains(words);
+    assert!(run.status == 1 && has("AWS's files cannot be read: "), "{run:?}");
+    assert!(
+        has("credentials on line 2") && has("; correct that line, or set AWS_ACCESS"),
+        "{run:?}"
+    );
+}

@@ -79,8 +79,12 @@ pub(super) fn settings(context: &Context<'_>) -> Checked {
 /// `at most 50 retries and 48 h, strategy copy, dead letters by annotate, 10 handlers at once, …`
 fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
-    let (strategy, dead_letter) = (config.strategy, config.dead_letter.clone().unwrap_or_default());
-    let (strategy, dead_letter) = (strategy.as_str(), dead_letter.as_str());
+    let paths = &context.deployment.paths;
+    // A FIFO queue has no copies.
+    let is_fifo = !paths.is_empty() && paths.iter().all(|path| path.source.arn.is_fifo());
+    let strategy = if is_fifo { Strategy::Visibility } else { config.strategy }.as_str();
+    let dead_letter = config.dead_letter.clone().unwrap_or_default();
+    let dead_letter = dead_letter.as_str();
     let concurrency = thousands(config.limits.concurrency);
     let calls = match &context.deployment.target {
         None if valid.target_url.is_none() && context.function().is_ok() => {
@@ -288,7 +292,7 @@ pub(super) fn recursive_loop(context: &Context<'_>) -> Checked {
                 if needs { format!(": {bounded}") } else { String::new() }
             );
             let fewer = format!("policy: `\"maxRetries\": {RETRIES_BELOW_DETECTION}`");
-            at(level, found, [remedy::of_requeue(context, &[allow, variable]), fewer.into()])
+            at(level, found, [Remedy::of([allow, variable]), fewer.into()])
         }
     }
 }

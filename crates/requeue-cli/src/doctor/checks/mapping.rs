@@ -35,7 +35,7 @@ pub(super) fn enabled(context: &Context<'_>) -> Checked {
             (Level::Unknown, remedy::lambda(context, "get-event-source-mapping", &options))
         }
     };
-    at(level, found, [remedy::of_requeue(context, &[remedy])])
+    at(level, found, [remedy])
 }
 
 pub(super) fn partial_batch_responses(context: &Context<'_>) -> Checked {

@@ -196,9 +196,9 @@ checks! {
     "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \
         limit.";
     "max-receive-count", queue::max_receive_count, "Each crash, timeout, kill or throttle \
-        costs every message of its batch a receive, and with visibility each retry does. An \
-        annotated copy uses up the rest of them, after the first 10 with a visibility timeout \
-        for each.";
+        costs every message of its batch a receive, and with visibility each retry does. The copy of \
+        a dead-lettered message uses up the rest: ten at once, and each further one after a \
+        visibility timeout.";
     "redrive-policy", dead_letters::redrive_policy, "Without a dead-letter queue, SQS redelivers \
         a message that is dead-lettered, or that crashes the function, until its retention ends, \
         and then deletes it.";
@@ -225,18 +225,9 @@ checks! {
         their age shows the trouble.";
 }
 
-const BEFORE_CALLS: &[&str] = &[
-    "concurrency",
-    "settings",
-    "function-state",
-    "secret-permissions",
-    "partial-batch-responses",
-    "filters",
-    "target",
-    "target-permissions",
-    "queue-permissions",
-    "key-permissions",
-];
+/// The checks whose danger means that nothing is invoked. Before that is corrected, everything else is:
+/// the function could lose or double messages. An alarm may come later.
+const STARTS: [&str; 2] = ["concurrency", "mapping-enabled"];
 
 /// The checks whose danger comes first: until they are corrected, this one's remedy would fail, or
 /// be wrong afterwards. Also the variables without whose valid value there is nothing to check.
@@ -249,9 +240,6 @@ fn after(id: &str) -> &'static [&'static str] {
             &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL", "REQUEUE_RESERVE_SECONDS"]
         }
         "target-concurrency" => &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL"],
-        // Until these are corrected, a function that is invoked would lose messages or their retries.
-        "concurrency" => BEFORE_CALLS.split_at(1).1,
-        "mapping-enabled" => BEFORE_CALLS,
         "filters" => &["REQUEUE_WRAP"],
         "other-consumers" => &["mapping-enabled", "queue"],
         "batch-fits-timeout" => &[
@@ -289,14 +277,19 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
     let dangers = findings.iter().filter(|it| it.diagnosis.level == Level::Danger);
     let dangers: Vec<_> = dangers.map(|it| (it.id, it.queue.clone())).collect();
     for Finding { id, queue, diagnosis, .. } in findings {
-        let comes_first = |first: &&&str| {
-            let is_its = |of: &Option<String>| of.is_none() || queue.is_none() || of == queue;
-            dangers.iter().any(|(id, of)| id == *first && is_its(of))
+        let place = STARTS.iter().position(|start| start == id);
+        let place = place.filter(|_| diagnosis.level == Level::Danger);
+        let comes_first = |(other, of): &&(&'static str, Option<String>)| {
+            let is_later = |later: &&str| later == other || after(other).contains(later);
+            let starts_after = place.is_some_and(|at| !STARTS[at..].iter().any(is_later));
+            let is_its = of.is_none() || queue.is_none() || of == queue;
+            is_its && (after(id).contains(other) || starts_after && !other.ends_with("-alarm"))
         };
         let is_invalid = |name: &&&str| {
             name.starts_with("REQUEUE_") && problems.iter().any(|problem| problem.contains(**name))
         };
-        let first: Vec<&str> = after(id).iter().filter(comes_first).copied().collect();
+        let mut first: Vec<&str> = dangers.iter().filter(comes_first).map(|it| it.0).collect();
+        first.dedup();
         if diagnosis.level == Level::Ok {
         } else if let Some(name) = after(id).iter().find(is_invalid) {
             let reason = format!("{name} is not valid, see settings");
@@ -304,6 +297,8 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
             *diagnosis = unknown;
         } else if !first.is_empty() {
             diagnosis.remedies = vec![remedy::after(&first)];
+        } else if let Some(remedy) = diagnosis.remedies.first_mut() {
+            *remedy = remedy::of_requeue(deployment, remedy);
         }
     }
 }

@@ -133,19 +133,22 @@ pub(super) const ROWS: &[Row] = &[
 
 #[test]
 fn a_function_that_may_not_be_of_requeue_is_asked_about_first() {
-    let ask = "ask whether orders uses Requeue: it has no REQUEUE_ variable\naws lambda ";
+    let ask = "ask whether orders uses Requeue: it has no REQUEUE_ variable\naws ";
     for (id, change) in [
         ("mapping-enabled", (|d| d.mapping().state = "Disabled".to_owned()) as Change),
         ("recursive-loop", |d| {
             d.function().recursive_loop = Ok(RecursiveLoop::Terminate);
             d.valid().config.recursive_loop = RecursiveLoop::Terminate;
         }),
+        ("visibility-timeout", |d| d.queue().visibility = secs(60)),
     ] {
         for variables in [0, 1] {
             let mut deployment = good();
             deployment.valid().variables = variables;
             change(&mut deployment);
-            let finding = examine(&deployment).into_iter().find(|finding| finding.id == id);
+            let mut findings = examine(&deployment);
+            in_order(&deployment, &mut findings);
+            let finding = findings.into_iter().find(|finding| finding.id == id);
             let remedy = finding.expect(id).diagnosis.remedies.swap_remove(0);
             assert_eq!(remedy.starts_with(ask), variables == 0, "{id}: {}", &*remedy);
         }

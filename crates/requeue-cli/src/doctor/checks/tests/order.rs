@@ -44,7 +44,7 @@ fn without_alarms(d: &mut Deployment) {
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
     const DEAD: &str = "after dead-letter-queue";
-    let table: [(Change, &[(&str, &str)]); 20] = [
+    let table: [(Change, &[(&str, &str)]); 21] = [
         // SQS would refuse the same target again.
         (
             |d| {
@@ -178,6 +178,24 @@ fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
                 ("concurrency", "after partial-batch-responses"),
                 ("mapping-enabled", "after concurrency and partial-batch-responses"),
                 ("partial-batch-responses", ""),
+            ],
+        ),
+        (
+            |d| {
+                d.function().reserved_concurrency = Ok(Some(0));
+                d.mapping().state = "Disabled".to_owned();
+                d.queue().visibility = secs(3);
+                let other = consumer("5a", "orders-v2");
+                d.path().source.consumers.as_mut().unwrap().push(other);
+                without_alarms(d);
+            },
+            &[
+                ("concurrency", "after visibility-timeout"),
+                ("mapping-enabled", "after concurrency and visibility-timeout"),
+                ("other-consumers", "after mapping-enabled"),
+                ("visibility-timeout", ""),
+                ("dead-letter-alarm", ""),
+                ("age-alarm", ""),
             ],
         ),
         (
