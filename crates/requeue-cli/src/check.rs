@@ -132,7 +132,6 @@ pub(crate) fn report(document: &Document, text: &str) -> String {
     lines.join("\n")
 }
 
-/// `concurrency: 2; handler timeout: that of all queues; dead-letter mode: annotate`
 fn differing(own: &QueueSettings) -> String {
     let general = || "that of all queues".to_owned();
     format!(
@@ -305,7 +304,6 @@ fn protection(policy: &RetryPolicy) -> String {
     )
 }
 
-/// `deferrals: at most 100 in a row for a message, each …`
 fn deferrals(policy: &RetryPolicy) -> String {
     let count = thousands(policy.max_deferrals);
     let longest = span(policy.max_deferral);
@@ -315,7 +313,6 @@ fn deferrals(policy: &RetryPolicy) -> String {
     )
 }
 
-/// `failed calls to SQS: retried after 0.1, 0.2 s; jitter full`
 fn calls(policy: &CallPolicy) -> String {
     let mut longest = policy.clone();
     longest.jitter = Jitter::None;
@@ -327,7 +324,6 @@ fn calls(policy: &CallPolicy) -> String {
     format!("failed calls to SQS: retried after {} s; jitter {}", pauses.join(", "), policy.jitter)
 }
 
-/// `failed receives of a worker: retried after 0.5 to 10 s, as long as it runs; jitter full`
 fn receiving(policy: &CallPolicy) -> String {
     let (first, longest) = (policy.backoff.base().as_secs_f64(), policy.max_delay.as_secs_f64());
     let jitter = policy.jitter;
@@ -337,7 +333,6 @@ fn receiving(policy: &CallPolicy) -> String {
     )
 }
 
-/// `50 retries, in 4 h 4 min at most`
 fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
     let longest = Timeline::range(policy, class, WaitMode::InCopies).max;
     let allowed = max_retries(policy, class);

@@ -98,7 +98,6 @@ pub(crate) struct Endpoint {
 #[derive(Default)]
 struct EndpointLog {
     calls: HashMap<String, MessageCalls>,
-    /// Accepted messages, each counted once.
     done: usize,
 }
 

@@ -71,7 +71,6 @@ pub(crate) fn unused_route() -> String {
     proxy.into_iter().chain(certificates).collect()
 }
 
-/// The variable that sets the endpoint of this service alone.
 pub(crate) fn endpoint_variable_of(service: &str) -> String {
     format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase().replace(' ', "_"))
 }

@@ -33,7 +33,6 @@ pub(crate) enum Cause {
     ExpiredCredentials,
     UnknownCredentials,
     Denied,
-    /// The key of a queue may not be used.
     KeyDenied,
     NoQueue,
     /// Something else than a queue does not exist.
@@ -241,7 +240,6 @@ impl<'a> FailedCall<'a> {
         }
     }
 
-    /// Whether SQS refuses this request for its content.
     pub(crate) fn is_about_the_request(&self) -> bool {
         let cause = Cause::of(&self.error.code);
         let is_other = matches!(

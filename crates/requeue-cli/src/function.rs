@@ -95,7 +95,6 @@ pub(crate) struct Encrypted {
     pub(crate) error_code: Option<String>,
 }
 
-/// Whether Lambda can run the function, in Lambda's words.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Readiness {
@@ -110,7 +109,6 @@ pub(crate) struct Readiness {
 pub(crate) struct Logs {
     /// `JSON` or `Text`.
     pub(crate) log_format: Option<String>,
-    /// `INFO` and so on, if the format is JSON.
     pub(crate) application_log_level: Option<String>,
     pub(crate) log_group: Option<String>,
 }

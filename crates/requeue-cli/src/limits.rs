@@ -244,7 +244,6 @@ fn policy(
     Ok(name.read()?.policy)
 }
 
-/// The name of the things that a limit counts.
 fn counted_as(limit: &RateLimit, has_units: bool) -> &'static str {
     match limit.per {
         _ if has_units => "unit",
@@ -253,12 +252,10 @@ fn counted_as(limit: &RateLimit, has_units: bool) -> &'static str {
     }
 }
 
-/// `5 calls in 1 s`
 fn calls(calls: u32, limit: &RateLimit, what: &str) -> String {
     format!("{} in {}", counted(calls, what), span(limit.period))
 }
 
-/// `until 14:03:22 UTC`
 fn until(time: SystemTime, now: SystemTime) -> Option<String> {
     match time.duration_since(now).unwrap_or_default().as_secs() {
         0..86_400 => Some(format!("until {} UTC", clock_time(time))),

@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 
 use crate::Error;
 
-/// The port of SQS for `requeue send`.
 pub(crate) const SQS_PORT: u16 = 9324;
 /// A program on this machine accepts a connection in less.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(250);
@@ -49,7 +48,6 @@ impl ServedQueue {
     }
 }
 
-/// A port of this machine, which an option names.
 pub(crate) async fn listen(port: u16, option: &str) -> Result<TcpListener, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     listener.map_err(|error| taken(port, option, &error))

@@ -65,10 +65,8 @@ const AROUND: [File; 3] = [
 const READY_LAMBDA: &str = "requeue";
 const RETRIES: &str = "retries";
 
-/// The path of a file in the project, and its text.
 type File = (&'static str, &'static str);
 
-/// The package that the texts of `OWN_HANDLER` name.
 const EXAMPLE: &str = "own-handler";
 const OWN_HANDLER: [File; 6] = [
     ("Cargo.toml", include_str!("../templates/own-handler.toml")),
@@ -190,7 +188,6 @@ fn tell(arguments: &Arguments, name: &str, files: &[(String, String)]) -> Result
     Ok(())
 }
 
-/// The last part of the path, if a package can have it as its name.
 fn package_name(directory: &Path) -> Result<&str, Error> {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -311,7 +308,6 @@ struct Language {
     /// The first properties of the function in the template, and what SAM needs beside them.
     properties: &'static str,
     test: &'static [&'static str],
-    /// The commands that run it on a laptop, with the runtime's interface client.
     serve: &'static str,
     ignored: &'static str,
 }

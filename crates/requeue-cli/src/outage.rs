@@ -63,7 +63,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The time that the service needs for all messages at its rate.
     fn least(&self) -> Duration {
         Duration::from_secs_f64(f64::from(self.messages) / f64::from(self.rate))
     }
@@ -76,7 +75,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Comparison::shown(options, &head(arguments), runs, &simulate)?.print(options)
 }
 
-/// The rows of both runs, for the local page.
 pub(crate) fn rows(
     arguments: &Arguments,
     policy: RetryPolicy,
@@ -324,7 +322,6 @@ struct ServiceLog {
     done_while_down: u64,
     by_second: BTreeMap<u64, u64>,
     refused: u64,
-    /// The calls that it accepts.
     bucket: Bucket,
     last_done: Option<Instant>,
 }

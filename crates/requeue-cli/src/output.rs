@@ -59,7 +59,6 @@ fn is_pipe() -> bool {
     })
 }
 
-/// Writes the text unchanged.
 pub(crate) fn tell(text: &str) {
     let _ = terminal::above(|| anstream::stderr().lock().write_all(text.as_bytes()));
 }
@@ -114,7 +113,6 @@ fn for_terminal(text: &str) -> String {
     wrapped(&printable::text(text), columns(io::stderr()))
 }
 
-/// Writes a line with the time above the lines.
 pub(crate) fn timed(text: &str) {
     let line = format!("{}Z {}", clock_time(Clock::system().now()), text.trim_end());
     // A lost terminal does not end the command.
@@ -145,7 +143,6 @@ impl Write for LogLines {
     }
 }
 
-/// Writes log lines as notes.
 pub(crate) struct Notes;
 
 impl Write for Notes {

@@ -36,7 +36,6 @@ pub(crate) struct Stop {
     end: Arc<Mutex<End>>,
 }
 
-/// The effect of an end at once.
 struct End {
     /// Whether the process ends at the first signal, since there is nothing to clean up.
     is_at_first: bool,
@@ -105,12 +104,10 @@ impl Stop {
         self.end.lock().text = text.into();
     }
 
-    /// The effect of an end at once now, in words.
     pub(crate) fn left_behind(&self) -> String {
         self.end.lock().leaves()
     }
 
-    /// From now on SQS hides the messages in flight for this time.
     pub(crate) fn hides_for(&self, visibility: Duration) {
         self.end.lock().visibility = Some(visibility);
     }

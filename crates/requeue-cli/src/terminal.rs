@@ -12,7 +12,6 @@ use crate::table::wrapped;
 
 /// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
-/// Clears the line above too.
 const CLEARED_ABOVE: &str = "\x1b[1A\x1b[2K";
 /// The columns of a terminal that does not report them.
 const USUAL_COLUMNS: usize = 80;

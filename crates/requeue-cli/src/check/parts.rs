@@ -63,7 +63,6 @@ pub(super) fn rate_limits(policy: &RetryPolicy) -> String {
     total.into_iter().chain(keys).collect()
 }
 
-/// `; shared fairly by /tenant, with 2 weights; …`
 fn shares(shares: &FairShares) -> String {
     let weights = match shares.weights.len() {
         0 => String::new(),

@@ -42,7 +42,6 @@ struct Effective {
 
 pub(crate) const PREFIX: &str = "REQUEUE_";
 
-/// Shows the settings; `policy` replaces theirs.
 pub(crate) fn run(
     arguments: &SettingsArguments,
     policy: Option<PolicyName>,

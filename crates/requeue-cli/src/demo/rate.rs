@@ -143,7 +143,6 @@ async fn feed(
     }
 }
 
-/// Prints a line each second in which there was a call, until all is done.
 async fn print(
     target: &CountingTarget,
     messages: u32,

@@ -25,7 +25,6 @@ use crate::progress::{CommandProgress, NOTICEABLE};
 pub(super) const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 const LAST_REQUEST: Duration = Duration::from_millis(200);
-/// The time between SIGTERM and SIGKILL.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Ends its process when it is dropped.
@@ -35,19 +34,16 @@ pub(super) struct Environment {
     pid: Pid,
     groups: ProcessGroups,
     exit: watch::Receiver<Option<ExitStatus>>,
-    /// The function's open request for the next invocation.
     next: Option<oneshot::Sender<Invocation>>,
 }
 
 pub(super) enum StartError {
     Refused(String),
-    /// The process did not ask for an invocation.
     Failed(FunctionError),
     BuiltAnew,
 }
 
 impl Environment {
-    /// Starts a process, and waits until it asks for its first invocation.
     pub(super) async fn start(
         program: &Arc<Program>,
         number: u64,

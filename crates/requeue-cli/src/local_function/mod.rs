@@ -100,7 +100,6 @@ pub(crate) type LocalTarget = InBulk<Observed<FunctionTarget<LocalFunction>>>;
 /// The time of Requeue in addition to that of the function, to start a process and to settle.
 pub(crate) const BEYOND_TARGET: Duration = Duration::from_secs(20);
 
-/// The handler for this function. The settings get their limits from it.
 pub(crate) fn local_target(
     function: LocalFunction,
     timeout: Duration,

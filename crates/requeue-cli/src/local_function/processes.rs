@@ -36,7 +36,6 @@ pub(crate) struct FunctionProcesses {
     builds: watch::Receiver<()>,
     /// Idle environments; the last used one is taken first.
     idle: Vec<Environment>,
-    /// Environments that start, or that have an invocation.
     turns: JoinSet<Turn>,
     starts: watch::Sender<LatestStart>,
     /// The number of the build. Environments of an earlier build get no invocation.
@@ -67,7 +66,6 @@ pub(crate) struct EndedCall {
     pub(crate) took: Duration,
 }
 
-/// The end of a start, of an invocation, or of both.
 struct Turn {
     build: u64,
     environment: Option<Environment>,
@@ -140,7 +138,6 @@ impl FunctionProcesses {
         }
     }
 
-    /// Starts an environment before there is a call for it.
     fn start(&mut self) {
         let (starting, build) = (self.starting(), self.build);
         self.turns.spawn(async move {

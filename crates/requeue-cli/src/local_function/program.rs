@@ -29,7 +29,6 @@ const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 /// A handler also inherits this one if it leads to an emulator on this machine.
 const TABLE_ENDPOINT: &str = "AWS_ENDPOINT_URL_DYNAMODB";
 
-/// Defaults of the variables of a handler.
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),
@@ -43,7 +42,6 @@ const UNLESS_SET: [(&str, &str); 4] = [
 /// Removes the span of `lambda_runtime`, which puts request id and trace before each line.
 /// Otherwise as `requeue::run` logs by default.
 const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
-/// Lambda's smallest memory size.
 const MEMORY_MIB: &str = "128";
 
 pub(crate) struct Program {
@@ -51,7 +49,6 @@ pub(crate) struct Program {
     arguments: Vec<OsString>,
     name: String,
     pub(super) kind: ProgramKind,
-    /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
     sqs_url: String,
     /// The events of the page, if the page reads the log of the function.
@@ -80,7 +77,6 @@ impl ProgramKind {
 }
 
 impl Program {
-    /// A command that runs a function for Requeue to invoke.
     pub(crate) fn target(
         command: &[OsString],
         sqs_url: String,

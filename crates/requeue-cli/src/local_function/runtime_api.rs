@@ -92,7 +92,6 @@ impl RuntimeApi {
     }
 }
 
-/// The request id of the invocation that the function got last.
 type GivenId = Arc<Mutex<String>>;
 
 fn accept(
@@ -193,7 +192,6 @@ const MAX_ERROR: usize = 400;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FunctionError {
-    /// For the terminal.
     pub(crate) why: String,
     /// The error in JSON, as the caller of the function gets it.
     pub(crate) payload: Bytes,
@@ -201,7 +199,6 @@ pub(crate) struct FunctionError {
 }
 
 impl FunctionError {
-    /// An error of the process, without one that the function reported.
     fn of_process(why: String, error_type: &str, message: &str) -> Self {
         Self { why, payload: payload(error_type, message), has_ended: true }
     }
@@ -264,7 +261,6 @@ pub(super) struct ReportedError {
 }
 
 impl ReportedError {
-    /// An error that the function met after it began its response.
     fn in_trailers(trailers: &HeaderMap) -> Option<Self> {
         let body = trailers.get(ERROR_BODY);
         body.or_else(|| trailers.get(ERROR_TYPE))?;

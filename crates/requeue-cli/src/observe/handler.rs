@@ -202,11 +202,8 @@ struct Cause {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DownstreamTrouble {
-    /// That of the last call.
     pub(crate) cause: String,
-    /// The calls in a row without a response.
     pub(crate) calls: u32,
-    /// Whether earlier ones had another cause.
     pub(crate) has_other_causes: bool,
     pub(crate) since: Instant,
 }

@@ -36,9 +36,7 @@ pub(crate) struct LogLine {
     pub(super) code: Option<String>,
     pub(crate) scope: Option<String>,
     pub(crate) is_shared: bool,
-    /// The failure that opened a circuit.
     cause: Option<String>,
-    /// Why the function cannot start.
     pub(crate) error: Option<Value>,
 }
 

@@ -162,13 +162,11 @@ impl Observer {
         self.0.has_log
     }
 
-    /// Whether a line about a failure is due.
     fn is_due(&self, lines: &Mutex<RareLines>) -> bool {
         self.0.has_log && lines.lock().is_due()
     }
 }
 
-/// Counts causes and failures, publishes events, and logs those that no terminal shows.
 impl requeue::Observer for Observer {
     fn observe(&self, event: &requeue::Event<'_>) {
         use requeue::Event as Heard;
@@ -214,7 +212,6 @@ impl requeue::Observer for Observer {
 const MAX_REASONS: usize = 100;
 const OTHERS: &str = "other reasons";
 
-/// Why messages are retried, dead-lettered and left to SQS since the start, counted by reason.
 #[derive(Clone, Default)]
 pub(crate) struct Causes {
     pub(crate) dead_lettered: BTreeMap<String, u64>,
@@ -263,7 +260,6 @@ pub(crate) struct Events(watch::Sender<Kept>);
 #[derive(Default)]
 struct Kept {
     events: VecDeque<Arc<Event>>,
-    /// The number of the first one.
     first: u64,
 }
 
@@ -271,7 +267,6 @@ struct Kept {
 pub(crate) struct Batch {
     pub(crate) events: Vec<Arc<Event>>,
     pub(crate) missed: u64,
-    /// The number of the event after them.
     pub(crate) next: u64,
 }
 
@@ -306,7 +301,6 @@ impl Kept {
 }
 
 impl Reader {
-    /// The next events, at least one.
     pub(crate) async fn next(&mut self) -> Batch {
         let position = self.position;
         let Ok(kept) = self.kept.wait_for(|kept| kept.next() > position).await else {

@@ -59,7 +59,6 @@ const CONNECTED: Duration = Duration::from_secs(1);
 
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
-/// The state of SQS.
 #[derive(Default)]
 pub(crate) struct Sqs {
     state: Mutex<SqsState>,
@@ -90,7 +89,6 @@ pub(crate) struct Unsettled {
     pub(crate) queue: String,
     pub(crate) code: String,
     pub(crate) messages: u64,
-    /// The beginning of the id of the last one, if it is known.
     pub(crate) last_id: Option<String>,
     last: Instant,
 }

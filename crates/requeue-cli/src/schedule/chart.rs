@@ -57,7 +57,6 @@ const fn colour(class: FailureClass) -> RGBColor {
     }
 }
 
-/// A class, and the schedule that shares its axes.
 struct Drawn<'a> {
     schedule: &'a Schedule,
     of: &'a ClassSchedule,
@@ -106,7 +105,6 @@ fn end_summary(timelines: &JitterRange<Timeline>) -> String {
     format!("{reason} after {from}{}, {ages}", retries(most))
 }
 
-/// The upper panel: the wait before each retry, as steps.
 fn draw_delays(area: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
     let of = drawn.of;
     let panel = Panel {
@@ -122,7 +120,6 @@ fn draw_delays(area: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
     panel.draw(area, colour(of.class), &lines, &band, &Marks::default())
 }
 
-/// The lower panel: the age of the message at each retry, and its limits.
 fn draw_ages(area: &Area<'_>, drawn: &Drawn<'_>) -> Result<(), Error> {
     let of = drawn.of;
     let panel = Panel {

@@ -47,7 +47,6 @@ pub(crate) struct Arguments {
     ttl: Option<Duration>,
 }
 
-/// The queue, its messages, and the function's settings.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct QueueModel {
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
@@ -98,7 +97,6 @@ const MAX_RECEIVE_COUNT: u32 = 5;
 /// Six times the template's `FunctionTimeout`. The template adds 20 s for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 
-/// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum DeadLetterArgument {
     Redrive,

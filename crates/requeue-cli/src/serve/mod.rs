@@ -321,7 +321,6 @@ async fn serve_endpoint(listener: TcpListener) {
         .await;
 }
 
-/// One line for each response.
 async fn respond(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
     let of = |name| header(request.headers(), name).unwrap_or("-").to_owned();
     let (id, retries) = (of("idempotency-key"), of("x-requeue-retry-count"));

@@ -155,7 +155,6 @@ impl Watched {
     }
 }
 
-/// Reports a message that arrived in the queue or, if it `is_dead`, in the dead-letter queue.
 fn arrived(events: &Events, message: &MessageView, is_dead: bool) {
     let (ids, _, why) = of_body(&message.id, &message.body);
     let kind = match is_dead {
@@ -172,7 +171,6 @@ pub(super) fn delay(message: &MessageView) -> Option<Duration> {
     until.duration_since(message.sent).ok()
 }
 
-/// Reports the messages of a batch, as the function gets it, and returns their ids.
 pub(super) fn received(events: &Events, event: &Value) -> Vec<Ids> {
     let records = event["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
     let received = records.iter().map(|record| {

@@ -64,14 +64,12 @@ impl TargetProcessor {
         Ok(Self { processor, limit: arguments.invocation_timeout(), shown })
     }
 
-    /// The pauses and open circuits now, for the page.
     pub(super) fn pauses(&self) -> Vec<LivePause> {
         let mut pauses = self.processor.pauses();
         pauses.truncate(MAX_PAUSES);
         LivePause::all(&pauses, &self.shown.observer.downstream())
     }
 
-    /// Reports again and again that a circuit is still open.
     pub(super) async fn keep_telling(self) {
         let observer = &self.shown.observer;
         let (mut log, mut ticks) = (CircuitLog::default(), interval(LOOK));

@@ -71,7 +71,6 @@ pub(crate) fn number(message: &Message) -> u32 {
     number_at(message, "order")
 }
 
-/// The number at a name of the body.
 pub(crate) fn number_at(message: &Message, name: &str) -> u32 {
     let body: Value = serde_json::from_str(message.body()).unwrap_or_default();
     body[name].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
@@ -244,12 +243,10 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// A figure for JSON alone.
     pub(crate) fn value(&mut self, name: &str, value: impl Into<Value>) {
         self.json.insert(name.to_owned(), value.into());
     }
 
-    /// A figure for readers alone.
     pub(crate) fn row(&mut self, head: impl Into<String>, shown: String) {
         self.rows.push((head.into(), shown));
     }
@@ -313,7 +310,6 @@ impl<T> Comparison<T> {
         Ok(Self(compared))
     }
 
-    /// Each run's name, and what is known of it beside the figures.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &T)> {
         self.0.iter().map(|(run, _, more)| (run.name, more))
     }

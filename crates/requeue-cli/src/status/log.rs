@@ -60,7 +60,6 @@ pub(super) enum Circuit {
         at: u64,
     },
     Open {
-        /// The first time that is known.
         since: u64,
         /// The execution environments; `None` for all.
         environments: Option<usize>,
@@ -115,7 +114,6 @@ impl LogFacts {
         (*count, *last) = (*count + 1, at.max(*last));
     }
 
-    /// The last time that the function could not start, and why.
     pub(super) fn start_failure(&self) -> Option<(SystemTime, &str)> {
         self.cannot_start.as_ref().map(|(at, why)| (time(*at), why.as_str()))
     }

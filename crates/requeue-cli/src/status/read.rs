@@ -102,7 +102,6 @@ impl Reader {
         .ok()
     }
 
-    /// A queue, and its dead-letter queue.
     async fn queue(&mut self, queue: &QueueArn) -> Result<(), Error> {
         let described = self.sqs.describe(queue).await?;
         let dead_letters = described.dead_letter_queue.clone();
@@ -187,7 +186,6 @@ impl Reader {
         self.status.functions.push(status);
     }
 
-    /// The counts of the function's queues together.
     async fn counts(
         &mut self,
         service: &str,

@@ -80,14 +80,12 @@ impl LiveCounts {
     }
 }
 
-/// Most pauses of a state.
 pub(crate) const MAX_PAUSES: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LivePause {
     pub(crate) scope: Scope,
     pub(crate) why: Deferral,
-    /// The time until messages probe.
     pub(crate) rest: Duration,
     pub(crate) reason: Option<String>,
 }

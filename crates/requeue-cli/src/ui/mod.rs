@@ -84,7 +84,6 @@ pub(crate) struct Site {
     pub(crate) may_redrive: bool,
 }
 
-/// A page whose port is open.
 pub(crate) struct Page {
     server: Server,
     router: Router,
@@ -143,7 +142,6 @@ impl BesideArguments {
         self.ui.is_some()
     }
 
-    /// Opens the page of another command, if the user asked for it.
     pub(crate) async fn open(&self, site: Site) -> Result<Option<Page>, Error> {
         let Some(port) = self.ui else { return Ok(None) };
         let site = Site { may_redrive: self.allow_redrive, ..site };

@@ -126,7 +126,6 @@ fn refused(error: impl ToString) -> FailedRequest {
     FailedRequest::new(StatusCode::BAD_REQUEST, &error)
 }
 
-/// The arguments of a command, with the command's own rules for each value.
 fn arguments<T: clap::Args>(
     options: &BTreeMap<String, String>,
     allowed: Allowed,

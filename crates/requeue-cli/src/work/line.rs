@@ -33,11 +33,9 @@ pub(super) struct Figures {
     /// The receives that SQS may have carried out without a response.
     pub(super) lost_receives: u64,
     pub(super) mode: Mode,
-    /// The messages that handlers have.
     pub(super) running: u64,
     /// Whether messages run that the library handles in sequence.
     pub(super) are_suspects: bool,
-    /// The messages that handlers may have at once.
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,
@@ -158,7 +156,6 @@ impl Figures {
     }
 }
 
-/// The rate of calls, of which `ended` have ended.
 pub(super) fn rate(growth: &mut Growth, ended: u64) -> Option<u64> {
     let (calls, time) = growth.note(ended)?;
     Some(calls.saturating_mul(1_000).div_ceil(millis(time)))
@@ -272,7 +269,6 @@ impl Depth {
 
 #[derive(Clone, Copy)]
 pub(super) struct InHand {
-    /// Those whose handler runs.
     pub(super) running: u64,
     /// The others: their delete, copy or release is not confirmed yet.
     pub(super) unsettled: u64,

@@ -20,7 +20,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// Beside those of calls: logs, events of the runtime, look-ups of names, the page.
 const OTHER_FILES: u64 = 64;
 
-/// Shows the settings in lines on a terminal, or else in a line of the log.
 pub(super) fn tell(
     view: &View,
     queue: &QueueArn,

@@ -27,7 +27,6 @@ pub(super) struct View {
     pub(super) has_screen: bool,
     /// `--verbose`: the events of which each message has a line.
     verbose: Option<Mutex<Reader>>,
-    /// The events, if each message has a line or the page follows them.
     events: Option<Events>,
     page: Option<watch::Sender<LiveState>>,
     pub(super) observer: Observer,
