@@ -1,6 +1,5 @@
-//! The calls of a run, and how they keep a limit: counts in windows, order, seconds.
+//! The calls of a run, and how they keep a limit: counts in windows and seconds.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -84,39 +83,6 @@ impl Calls {
         most
     }
 
-    /// How long messages are called after later ones of their tenant that are on time, in ascending
-    /// order: of the messages on time, and of the `late` ones. Only the messages below `count` are
-    /// looked at, which `tenants` send in turn.
-    pub(super) fn disorder(
-        &self,
-        count: u32,
-        tenants: usize,
-        late: &BTreeSet<u32>,
-    ) -> [Vec<Duration>; 2] {
-        let mut first = vec![None; usize::try_from(count).unwrap_or(usize::MAX)];
-        for call in &self.0 {
-            if let Some(first) = usize::try_from(call.message).ok().and_then(|at| first.get_mut(at))
-            {
-                first.get_or_insert(call.at);
-            }
-        }
-        let mut later = vec![Duration::MAX; tenants];
-        let mut disorder = [Vec::new(), Vec::new()];
-        for (message, at) in (0..count).zip(first).rev() {
-            let Some(at) = at else { continue };
-            let is_late = late.contains(&message);
-            let later = &mut later[place(message, tenants)];
-            disorder[usize::from(is_late)].push(at.saturating_sub(*later));
-            if !is_late {
-                *later = at.min(*later);
-            }
-        }
-        for disorder in &mut disorder {
-            disorder.sort_unstable();
-        }
-        disorder
-    }
-
     /// The part of the calls that each tenant gets while all of them have messages that wait. They send
     /// the messages below `count` in turn.
     pub(super) fn shares(&self, count: u32, tenants: usize) -> Vec<f64> {
@@ -161,28 +127,6 @@ mod tests {
             [0, 399, 400, 1_000, 1_001].map(|ms| calls.most_within(Duration::from_millis(ms)));
         assert_eq!(most, [1, 1, 2, 3, 3]);
         assert_eq!(calls.by_second(), [2, 2, 1]);
-    }
-
-    #[test]
-    fn disorder_is_the_time_after_a_later_message() {
-        let mut calls = Calls::default();
-        for (at, message) in [(1, 0), (2, 2), (5, 1), (6, 3), (9, 1)] {
-            calls.push(Call { at: Duration::from_secs(at), message, units: 1 });
-        }
-        let seconds = |seconds: &[u64]| -> Vec<_> {
-            seconds.iter().copied().map(Duration::from_secs).collect()
-        };
-        for (tenants, late, of_timely, of_late) in [
-            (1, &[][..], &[0, 0, 0, 3][..], &[][..]),
-            (1, &[1], &[0, 0, 0], &[3]),
-            (1, &[2], &[0, 0, 0], &[0]),
-            (1, &[0, 1, 2, 3], &[], &[0, 0, 0, 0]),
-            (2, &[], &[0, 0, 0, 0], &[]),
-            (3, &[], &[0, 0, 0, 0], &[]),
-        ] {
-            let disorder = calls.disorder(4, tenants, &late.iter().copied().collect());
-            assert_eq!(disorder, [seconds(of_timely), seconds(of_late)], "{tenants} {late:?}");
-        }
     }
 
     #[test]

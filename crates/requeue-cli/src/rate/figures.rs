@@ -1,6 +1,5 @@
 //! The figures of a run, for the terminal and as JSON, and the bounds that it broke.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,13 +24,12 @@ pub(super) struct RunCounts {
     pub(super) table_requests: Option<u64>,
 }
 
-/// A run of which `late` messages do not count for the order, and `waits` are those of other tenants.
+/// `waits` are those of other tenants.
 pub(super) struct Ended<'a> {
     pub(super) bounds: &'a [Bound],
     pub(super) calls: &'a Calls,
     /// The tenant of a message.
     pub(super) tenant: &'a dyn Fn(u32) -> usize,
-    pub(super) late: BTreeSet<u32>,
     pub(super) waits: Vec<Duration>,
     pub(super) counts: RunCounts,
 }
@@ -43,11 +41,10 @@ pub(crate) struct Kept {
 }
 
 pub(super) fn figures(arguments: &Arguments, ended: Ended<'_>) -> (Figures, Kept) {
-    let Ended { bounds, calls, tenant, late, mut waits, counts } = ended;
+    let Ended { bounds, calls, tenant, mut waits, counts } = ended;
     let messages = arguments.messages;
     waits.sort_unstable();
     let took = calls.last();
-    let [disorder, late] = calls.disorder(messages, arguments.tenants_of_backlog(), &late);
     let refused = counts.refused.map(|refused| float(refused) / number(calls.count().max(1)));
     let all = f64::from(messages) + number(waits.len());
     let table_requests = counts.table_requests.map(|requests| float(requests) / all);
@@ -72,13 +69,6 @@ pub(super) fn figures(arguments: &Arguments, ended: Ended<'_>) -> (Figures, Kept
         }
     }
     of.value("keys", keys);
-    let head = "called after a later message, by seconds";
-    of.decimal(head, "mostSecondsOutOfOrder", most(&disorder), 1);
-    let head = "  of 99 % of the messages, by seconds";
-    of.decimal(head, "secondsOutOfOrderOf99Percent", most(nearly_all(&disorder)), 1);
-    of.count("  late messages, which do not count", "lateMessages", late.len());
-    let head = "    called after a later message, by seconds";
-    of.decimal(head, "mostSecondsOutOfOrderOfLate", most(&late), 1);
     let deferrals = float(counts.deferrals) / all;
     of.decimal("deferrals for each message", "deferralsPerMessage", deferrals, 2);
     if arguments.has_shares() {

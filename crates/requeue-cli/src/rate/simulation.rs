@@ -1,7 +1,7 @@
 //! One run: the queue, the execution environments, the table and the service, in virtual time.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,8 +20,8 @@ use super::figures::{Ended, Kept, RunCounts, figures};
 use super::limits::{Bound, Change, units};
 use crate::Error;
 use crate::simulated::{
-    BATCHING_WINDOW, Bucket, CALL, Figures, Handled, RunProgress, SimulatedFunction,
-    SimulatedTable, World, number, number_at, requests, shared_by,
+    Bucket, CALL, Figures, RunProgress, SimulatedFunction, SimulatedTable, World, number,
+    number_at, requests, shared_by,
 };
 use parking_lot::Mutex;
 
@@ -30,9 +30,6 @@ const KEYS: [&str; 2] = ["/tenant", "/key"];
 
 /// The other tenants send their messages within this time.
 const FEEDING: Duration = Duration::from_secs(60);
-
-/// A free poller delivers a message within this time after the batching window.
-const ON_TIME: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
@@ -105,11 +102,11 @@ pub(super) async fn simulate(
     let policy = limited(arguments, plan.clone(), sharing, &names)?;
     let world = World::new(arguments.simulation.seed, policy)?;
     let World { clock, sqs, queue, settings, .. } = &world;
-    let mut late = LateMessages::default();
+    let mut backlog = Backlog::default();
     let tenants = arguments.tenants_of_backlog();
     for number in 0..arguments.messages {
         let units = units(number / u32::try_from(tenants)?);
-        late.add(world.send(&names[place(number, tenants)], number, units)?, number);
+        backlog.undone.insert(world.send(&names[place(number, tenants)], number, units)?);
     }
     let began = Instant::now();
     let down = arguments.table_down.map(|(from, to)| began + from..began + to);
@@ -121,10 +118,7 @@ pub(super) async fn simulate(
     let is_shared = arguments.has_shares();
     let service = CountingService { began, messages: arguments.messages, is_shared, log };
     let skews = Sampler::seeded(!arguments.simulation.seed);
-    let tables: Vec<_> = (0..arguments.environments + arguments.deaths)
-        .map(|_| table.as_ref().map(SimulatedTable::of_another))
-        .collect();
-    let environments = tables.iter().map(|table| {
+    let environments = (0..arguments.environments + arguments.deaths).map(|_| {
         let mut settings = settings.clone();
         settings.shared_table =
             table.as_ref().map(|table| shared_by(arguments.environments, table));
@@ -141,35 +135,33 @@ pub(super) async fn simulate(
     let others = if is_shared { 0 } else { arguments.tenants };
     let progress = progress.counting(arguments.messages + others, Duration::ZERO);
     let counts = Cell::default();
-    let late = RefCell::new(late);
-    let is_done = || late.borrow().numbers.is_empty();
+    let backlog = RefCell::new(backlog);
+    let is_done = || backlog.borrow().undone.is_empty();
     let feeding = feed(arguments, &world, &service, &bounds[0], &names[tenants..], is_done);
     let changing = change(arguments, &world, &names[0], began, table.as_ref());
     let feeding = async { tokio::try_join!(feeding, changing).map(|_| ()) };
     function
         .drain(feeding, |handled| {
             counts.set(counted(counts.get(), handled.report));
-            let table = tables[handled.environment].as_ref();
-            late.borrow_mut().note(handled, table.is_some_and(SimulatedTable::was_throttled));
+            backlog.borrow_mut().note(handled.report);
             progress.tell(handled.left);
         })
         .await?;
     let mut log = service.log.lock();
     let (calls, waits, senders) =
         (take(&mut log.calls), take(&mut log.waits), take(&mut log.senders));
-    let LateMessages { late, deferrals, .. } = late.into_inner();
     let tenant = |message: u32| match message.checked_sub(arguments.messages) {
         None => place(message, tenants),
         Some(number) => tenants + senders[usize::try_from(number).unwrap_or_default()],
     };
     let counts = RunCounts {
-        deferrals_of_backlog: deferrals,
+        deferrals_of_backlog: backlog.into_inner().deferrals,
         refused: arguments.true_limit.map(|_| log.refused),
         sqs_requests: requests(sqs),
         table_requests: table.map(|table| table.requests()),
         ..counts.get()
     };
-    let ended = Ended { bounds, calls: &calls, tenant: &tenant, late, waits, counts };
+    let ended = Ended { bounds, calls: &calls, tenant: &tenant, waits, counts };
     let (figures, mut kept) = figures(arguments, ended);
     if !has_table {
         kept.broken.clear();
@@ -301,41 +293,23 @@ fn counted(mut counts: RunCounts, report: &Report) -> RunCounts {
     counts
 }
 
-/// The messages that cannot be called in order: the table was throttled or down when they asked, or
-/// Lambda delivered them late, since its pollers had too many others.
 #[derive(Default)]
-struct LateMessages {
-    /// The numbers of the messages that are not done, by the ids of their first deliveries.
-    numbers: HashMap<String, u32>,
-    due: HashMap<u32, Instant>,
-    late: BTreeSet<u32>,
+struct Backlog {
+    /// The ids of the first deliveries of the messages that are not done.
+    undone: HashSet<String>,
     deferrals: u64,
 }
 
-impl LateMessages {
-    fn add(&mut self, id: String, number: u32) {
-        self.numbers.insert(id, number);
-    }
-
-    /// Notes a batch. `was_throttled` is whether the table first throttled a request of it.
-    fn note(&mut self, handled: &Handled<'_>, was_throttled: bool) {
-        let now = Instant::now();
-        for outcome in &handled.report.outcomes {
-            let Some(id) = outcome.original_message_id.as_ref() else { continue };
-            let Some(&number) = self.numbers.get(id) else { continue };
+impl Backlog {
+    fn note(&mut self, report: &Report) {
+        for outcome in &report.outcomes {
+            let id = outcome.original_message_id.as_deref().unwrap_or_default();
+            if !self.undone.contains(id) {
+                continue;
+            }
             self.deferrals += u64::from(is_deferred(outcome));
-            let is_late = |due| handled.delivered > due + BATCHING_WINDOW + ON_TIME;
-            if self.due.remove(&number).is_some_and(is_late)
-                || was_throttled
-                || is_deferred_for_table(outcome)
-            {
-                self.late.insert(number);
-            }
-            if let Some(wait) = outcome.disposition.wait() {
-                self.due.insert(number, now + wait.total());
-            }
             if let Disposition::Complete | Disposition::DeadLetter { .. } = outcome.disposition {
-                self.numbers.remove(id);
+                self.undone.remove(id);
             }
         }
     }

@@ -66,7 +66,9 @@ pub(crate) enum WaitMode {
 pub(crate) enum TimelineEnd {
     DeadLettered(DeadLetterReason),
     /// The queue ends it: `maxReceiveCount` is used up, so SQS moves the message after this wait.
-    ReceivesExhausted { wait: Duration },
+    ReceivesExhausted {
+        wait: Duration,
+    },
 }
 
 impl TimelineEnd {

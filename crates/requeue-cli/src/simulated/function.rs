@@ -18,7 +18,7 @@ const POLLERS: usize = 5;
 /// Lambda begins with this many concurrent invocations, and adds up to 300 each minute.
 const AT_FIRST: u32 = 5;
 const BETWEEN_STARTS: Duration = Duration::from_millis(200);
-pub(crate) const BATCHING_WINDOW: Duration = Duration::from_secs(1);
+const BATCHING_WINDOW: Duration = Duration::from_secs(1);
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Without the time for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
@@ -50,7 +50,6 @@ pub(crate) struct SimulatedFunction<H> {
 
 pub(crate) struct Handled<'a> {
     pub(crate) environment: usize,
-    pub(crate) delivered: Instant,
     pub(crate) left: usize,
     pub(crate) report: &'a Report,
 }
@@ -133,8 +132,7 @@ impl<H: Handler> SimulatedFunction<H> {
                 .iter()
                 .map(|record| record.receipt_handle.clone().unwrap_or_default())
                 .collect();
-            let delivered = Instant::now();
-            let processed = processor.process(records, delivered + FUNCTION_TIMEOUT);
+            let processed = processor.process(records, Instant::now() + FUNCTION_TIMEOUT);
             let report = if self.deaths.get() > 0 && self.sampler.sample() < DYING {
                 let Ok(report) = timeout(LIFE.mul_f64(self.sampler.sample()), processed).await
                 else {
@@ -146,7 +144,7 @@ impl<H: Handler> SimulatedFunction<H> {
                 processed.await
             };
             let left = self.sqs.message_count(&self.queue)?;
-            note(&Handled { environment, delivered, left, report: &report });
+            note(&Handled { environment, left, report: &report });
             let done: Vec<String> = report
                 .outcomes
                 .iter()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
@@ -29,7 +29,7 @@ use crate::table::{Rows, decimal, span, thousands};
 
 mod function;
 
-pub(crate) use function::{BATCHING_WINDOW, Handled, SimulatedFunction, requests};
+pub(crate) use function::{Handled, SimulatedFunction, requests};
 
 /// A fixed time: the milliseconds of the real one would make each run different.
 const START: Duration = Duration::from_secs(1_800_000_000);
@@ -118,12 +118,9 @@ const RESPONSE: Duration = Duration::from_millis(3);
 /// The most writes of one item in a second. DynamoDB allows a partition as many.
 const WRITES: f64 = 1_000.0;
 
-/// A table in this process that behaves as a remote one, for one execution environment.
+/// A table in this process that behaves as a remote one.
 #[derive(Clone, Debug)]
-pub(crate) struct SimulatedTable {
-    table: Arc<Shared>,
-    was_throttled: Arc<AtomicBool>,
-}
+pub(crate) struct SimulatedTable(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -137,27 +134,17 @@ struct Shared {
 
 impl SimulatedTable {
     pub(crate) fn new(clock: Clock, down: Option<Range<Instant>>) -> Self {
-        let table = Shared {
+        Self(Arc::new(Shared {
             items: MemoryTable::default(),
             clock,
             requests: AtomicU64::default(),
             down,
             capacity: Mutex::default(),
-        };
-        Self { table: Arc::new(table), was_throttled: Arc::default() }
-    }
-
-    pub(crate) fn of_another(&self) -> Self {
-        Self { table: Arc::clone(&self.table), was_throttled: Arc::default() }
+        }))
     }
 
     pub(crate) fn requests(&self) -> u64 {
-        self.table.requests.load(Ordering::Relaxed)
-    }
-
-    /// Whether the table was throttled for this execution environment since the last look.
-    pub(crate) fn was_throttled(&self) -> bool {
-        self.was_throttled.swap(false, Ordering::Relaxed)
+        self.0.requests.load(Ordering::Relaxed)
     }
 }
 
@@ -190,7 +177,7 @@ impl Table for SimulatedTable {
         update: &'a Update,
     ) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
-            let table = &self.table;
+            let table = &self.0;
             table.arrive().await;
             let full = || Bucket::full(WRITES);
             let is_taken = table.capacity.lock().entry(*key).or_insert_with(full).takes();
@@ -199,19 +186,16 @@ impl Table for SimulatedTable {
             } else {
                 Err(TableError::Throttled)
             };
-            let answer = table.respond(answer).await;
-            let is_throttled = matches!(answer, Err(TableError::Throttled));
-            self.was_throttled.fetch_or(is_throttled, Ordering::Relaxed);
-            answer
+            table.respond(answer).await
         }
         .boxed()
     }
 
     fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<TableResponse, TableError>> {
         async move {
-            self.table.arrive().await;
-            let answer = self.table.items.read(key).await;
-            self.table.respond(answer).await
+            self.0.arrive().await;
+            let answer = self.0.items.read(key).await;
+            self.0.respond(answer).await
         }
         .boxed()
     }

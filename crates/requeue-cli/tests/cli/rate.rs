@@ -14,7 +14,7 @@ fn figures(options: &[&str]) -> Value {
 }
 
 #[test]
-fn a_table_keeps_one_limit_for_all_environments_and_the_order() {
+fn a_table_keeps_one_limit_for_all_environments() {
     let figures = figures(&[]);
     let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
     for run in ["withoutLimit", "withoutTable", "withTable"] {
@@ -24,7 +24,6 @@ fn a_table_keeps_one_limit_for_all_environments_and_the_order() {
     assert!(number("withoutTable", "callsAboveLimit") > 500.0, "{figures}");
     assert!(number("withTable", "callsAboveLimit") < 0.01, "{figures}");
     assert!(number("withTable", "throughputOfLimit") > 0.94, "{figures}");
-    assert!(number("withTable", "mostSecondsOutOfOrder") < 3.0, "{figures}");
     assert!(number("withTable", "deferralsPerMessage") < 2.0, "{figures}");
     assert!(number("withTable", "sqsRequestsPerMessage") < 1.5, "{figures}");
     assert!(number("withTable", "tableRequestsPerMessage") < 0.5, "{figures}");
