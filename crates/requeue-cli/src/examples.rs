@@ -119,8 +119,7 @@ pub(crate) fn shown_in(command: Command, words: &str) -> Command {
 }
 
 /// Options that hardly anybody needs. `--help` has them.
-const RARE: [&str; 7] =
-    ["deaths", "duplicates", "price-per-million", "sample", "seed", "skew", "table-down"];
+const RARE: [&str; 5] = ["deaths", "price-per-million", "sample", "seed", "table-down"];
 
 const COLUMNS: usize = 80;
 

@@ -46,7 +46,7 @@ pub(super) struct Bound {
     change: Option<Change>,
     /// How long calls may wait for their reservations. A change leaves them these.
     wait: Duration,
-    /// How long wrong clocks and a table that does not respond let all make calls for nothing.
+    /// How long a table that does not respond lets all make calls for nothing.
     trouble: Duration,
 }
 
@@ -54,9 +54,8 @@ impl Bound {
     /// Those of a policy. The first one is changed: for a key, that of the backlog's first tenant.
     pub(super) fn all(arguments: &Arguments, policy: &RetryPolicy) -> Vec<Self> {
         // While the table does not respond, all together stay below twice the limit.
-        let down =
+        let trouble =
             arguments.table_down.map_or(Duration::ZERO, |(from, to)| to.saturating_sub(from));
-        let trouble = 2 * arguments.skew + down;
         let new = |key, limit: RateLimit, has_units, later| {
             let wait = limit.max_reservation + later;
             Self { key, limit, has_units, change: None, wait, trouble }

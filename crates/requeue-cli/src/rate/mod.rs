@@ -99,13 +99,6 @@ pub(crate) struct Arguments {
     /// The time in which the table does not respond, as in `60-120` or `1m-2m`.
     #[arg(long, help_heading = "Function", value_name = "FROM-TO", value_parser = times)]
     table_down: Option<(Duration, Duration)>,
-    /// Percentage of receives after which SQS delivers the same message again, up to 20 s later.
-    #[arg(long, help_heading = "Function", value_name = "PERCENT", default_value_t = 0,
-          value_parser = clap::value_parser!(u32).range(0..=50))]
-    duplicates: u32,
-    /// The most by which the clocks of execution environments are wrong.
-    #[arg(long, help_heading = "Function", value_name = "DURATION", default_value = "0s", value_parser = within(0..=3_600))]
-    skew: Duration,
     #[command(flatten)]
     simulation: SimulationArguments,
     /// Write a chart of the calls to this file.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use requeue::classify::Response;
 use requeue::policy::{FairShares, MessageKey, RetryPolicy};
 use requeue::{
-    BatchProcessor, Clock, Deferral, Disposition, Failure, Handler, LimitControl, Message, Outcome,
+    BatchProcessor, Deferral, Disposition, Failure, Handler, LimitControl, Message, Outcome,
     Report, Sampler, Scope, scoped,
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -117,19 +117,13 @@ pub(super) async fn simulate(
     let log = Arc::new(Mutex::new(ServiceLog { bucket, ..ServiceLog::default() }));
     let is_shared = arguments.has_shares();
     let service = CountingService { began, messages: arguments.messages, is_shared, log };
-    let skews = Sampler::seeded(!arguments.simulation.seed);
     let environments = (0..arguments.environments + arguments.deaths).map(|_| {
         let mut settings = settings.clone();
         settings.shared_table =
             table.as_ref().map(|table| shared_by(arguments.environments, table));
-        // Each clock is wrong by up to the skew.
-        let later = (2 * arguments.skew).mul_f64(skews.sample());
-        let (clock, earlier) = (clock.clone(), arguments.skew);
-        settings.clock = Some(Clock::showing(move || clock.now() + later - earlier));
         BatchProcessor::new(handler(&service), sqs.clone(), settings)
     });
     let mut function = SimulatedFunction::new(sqs.clone(), queue.clone(), environments.collect());
-    function.duplicates = f64::from(arguments.duplicates) / 100.0;
     function.deaths.set(arguments.deaths.try_into()?);
     function.is_warm = arguments.warm;
     let others = if is_shared { 0 } else { arguments.tenants };

@@ -64,11 +64,10 @@ pub(crate) enum WaitMode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimelineEnd {
+    /// The policy ends it.
     DeadLettered(DeadLetterReason),
     /// The queue ends it: `maxReceiveCount` is used up, so SQS moves the message after this wait.
-    ReceivesExhausted {
-        wait: Duration,
-    },
+    ReceivesExhausted { wait: Duration },
 }
 
 impl TimelineEnd {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use requeue::embedded::{EmbeddedSqs, Fault};
-use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue as _, QueueArn, ReceiveRequest, Source};
-use requeue::{BatchProcessor, Delay, Handler, Record, Report, Sampler};
+use requeue::queue::{MAX_BATCH_ENTRIES, Queue as _, QueueArn, ReceiveRequest, Source};
+use requeue::{BatchProcessor, Handler, Record, Report, Sampler};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -30,15 +30,11 @@ const REQUEST: Duration = Duration::from_millis(10);
 /// The part of the batches in which an execution environment dies, and how soon.
 const DYING: f64 = 0.05;
 const LIFE: Duration = Duration::from_secs(2);
-/// A message that is delivered again is up to this much later.
-const LATE: Duration = Duration::from_secs(20);
 
 pub(crate) struct SimulatedFunction<H> {
     sqs: EmbeddedSqs,
     queue: QueueArn,
     environments: Vec<BatchProcessor<H, EmbeddedSqs>>,
-    /// The share of receives after which SQS delivers the same message again.
-    pub(crate) duplicates: f64,
     /// So many execution environments die. The last ones take their places.
     pub(crate) deaths: Cell<usize>,
     sampler: Sampler,
@@ -71,7 +67,6 @@ impl<H: Handler> SimulatedFunction<H> {
             sqs,
             queue,
             environments,
-            duplicates: 0.0,
             deaths: Cell::default(),
             sampler,
             is_warm: false,
@@ -192,24 +187,9 @@ impl<H: Handler> SimulatedFunction<H> {
                     Err(_) => break,
                 }
             }
-            self.duplicate(&records)?;
             return Ok(Some(records));
         }
         Ok(None)
-    }
-
-    /// Delivers some messages again, by copies: the limit does not look at message ids.
-    fn duplicate(&self, records: &[Record]) -> Result<(), Error> {
-        for record in records {
-            if self.duplicates > 0.0 && self.sampler.sample() < self.duplicates {
-                let attributes = record.attributes.clone().unwrap_or_default();
-                let mut entry =
-                    Outgoing::new(record.body.as_deref().unwrap_or_default(), &attributes);
-                entry.delay = Delay::at_most(LATE.mul_f64(self.sampler.sample()));
-                self.sqs.put(&self.queue, &entry)?;
-            }
-        }
-        Ok(())
     }
 }
 

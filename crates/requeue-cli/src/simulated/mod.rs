@@ -29,7 +29,7 @@ use crate::table::{Rows, decimal, span, thousands};
 
 mod function;
 
-pub(crate) use function::{Handled, SimulatedFunction, requests};
+pub(crate) use function::{SimulatedFunction, requests};
 
 /// A fixed time: the milliseconds of the real one would make each run different.
 const START: Duration = Duration::from_secs(1_800_000_000);
