@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use requeue::policy::RateLimit;
-use requeue::{
-    Bulk, BulkHandler, Deferral, Failure, FailureClass, Handler, Message, Scope, ScopePause,
-};
+use requeue::{Bulk, BulkHandler, Deferral, Failure, Handler, Message, Scope, ScopePause};
 use tokio::time::Instant;
 
 use super::Observer;
@@ -135,7 +133,7 @@ impl Call {
         if ended.is_ok() {
             self.observer.0.calls.lock().succeeded += 1;
         }
-        self.observer.downstream().note(self.scope, ended, is_response);
+        self.observer.downstream().note(ended, is_response);
         self.observer.tell(|| {
             let event = self.ended();
             match ended {
@@ -185,19 +183,11 @@ const TROUBLE: u32 = 3;
 
 #[derive(Default)]
 pub(crate) struct Downstream {
-    /// The failure that asked for the latest end of a pause, or that opened a circuit last.
-    causes: HashMap<(Scope, &'static str), Cause>,
-    /// No pause is longer.
-    pub(crate) max_pause: Duration,
+    /// The failures that opened the circuits and began the pauses of scopes.
+    causes: HashMap<(Scope, &'static str), String>,
     trouble: Option<DownstreamTrouble>,
     /// The time since which a circuit is open, until it is closed.
     pub(crate) open: Option<Instant>,
-}
-
-struct Cause {
-    text: String,
-    /// The end of the pause that it asked for.
-    until: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,34 +200,28 @@ pub(crate) struct DownstreamTrouble {
 
 impl Downstream {
     /// Notes the end of a call. `is_response` is whether the service responded.
-    pub(super) fn note(
-        &mut self,
-        scope: Scope,
-        ended: Result<(), &Failure>,
-        is_response: fn(&Failure) -> bool,
-    ) {
+    pub(super) fn note(&mut self, ended: Result<(), &Failure>, is_response: fn(&Failure) -> bool) {
         let Err(failure) = ended else {
             self.trouble = None;
             return;
         };
-        if let Some(why) = deferral_of(failure) {
-            let key = (scope, why.as_str());
-            // The causes matter only while their scopes are paused, so old ones may be dropped.
-            if self.causes.len() >= MAX_CAUSES && !self.causes.contains_key(&key) {
-                self.causes.clear();
-            }
-            let is_pause = why == Deferral::Paused;
-            let pause = failure.delay().filter(|_| is_pause).unwrap_or_default();
-            let until = Instant::now() + pause.min(self.max_pause);
-            if self.causes.get(&key).is_none_or(|before| before.until <= until) {
-                self.causes.insert(key, Cause { text: cause(failure), until });
-            }
-        }
         if is_response(failure) {
             self.trouble = None;
         } else {
             self.unanswered(failure.detail());
         }
+    }
+
+    pub(super) fn begins(&mut self, scope: Scope, why: Deferral, cause: &str) {
+        // The causes matter only while their scopes are paused, so old ones may be dropped.
+        if self.causes.len() >= MAX_CAUSES {
+            self.causes.clear();
+        }
+        self.causes.insert((scope, why.as_str()), cause.to_owned());
+    }
+
+    pub(super) fn closes(&mut self, scope: Scope) {
+        self.causes.remove(&(scope, Deferral::CircuitOpen.as_str()));
     }
 
     pub(super) fn unanswered(&mut self, cause: &str) {
@@ -265,7 +249,7 @@ impl Downstream {
     }
 
     pub(crate) fn cause(&self, scope: Scope, why: Deferral) -> Option<&str> {
-        self.causes.get(&(scope, why.as_str())).map(|cause| cause.text.as_str())
+        self.causes.get(&(scope, why.as_str())).map(String::as_str)
     }
 
     pub(crate) fn trouble(&self) -> Option<DownstreamTrouble> {
@@ -293,28 +277,6 @@ impl CircuitLog {
     }
 }
 
-/// Why messages are deferred after the failure: the pause to which the failure may lead. A rate limit or a quota without a delay leads to none.
-fn deferral_of(failure: &Failure) -> Option<Deferral> {
-    match failure.class() {
-        _ if failure.is_postponed() => None,
-        _ if failure.is_call_refused() => failure.delay().map(|_| Deferral::Paused),
-        FailureClass::RateLimit | FailureClass::Quota => failure.delay().map(|_| Deferral::Paused),
-        FailureClass::Temporary => Some(Deferral::CircuitOpen),
-        FailureClass::NonRetryable => None,
-    }
-}
-
-/// `status 429, delay 60 s`
-fn cause(failure: &Failure) -> String {
-    let reason = failure.detail();
-    match failure.delay() {
-        Some(delay) if is_response(failure) => {
-            format!("{reason}, delay {} s", delay.as_secs_f64().ceil())
-        }
-        _ => reason.to_owned(),
-    }
-}
-
 /// Whether the failure was concluded from a response: its reason begins with the status.
 pub(super) fn is_response(failure: &Failure) -> bool {
     failure.detail().starts_with("status ")
@@ -323,30 +285,4 @@ pub(super) fn is_response(failure: &Failure) -> bool {
 /// Whether a function responded. It fails in words of its own.
 pub(super) fn is_answer(failure: &Failure) -> bool {
     !failure.is_call_refused() && !failure.is_in_doubt()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_cause_of_a_pause_is_the_failure_that_asked_for_its_end() {
-        let max_pause = Duration::from_secs(60);
-        let mut downstream = Downstream { max_pause, ..Downstream::default() };
-        for (after, delay, cause) in [
-            (0, 400, "status 429, delay 400 s"),
-            (1, 3, "status 429, delay 400 s"),
-            (58, 3, "status 429, delay 3 s"),
-            (1, 9, "status 429, delay 9 s"),
-        ] {
-            tokio::time::advance(Duration::from_secs(after)).await;
-            let failure = Failure::rate_limit("status 429").retry_after(Duration::from_secs(delay));
-            downstream.note(Scope::default(), Err(&failure), is_response);
-            assert_eq!(
-                downstream.cause(Scope::default(), Deferral::Paused),
-                Some(cause),
-                "{delay}"
-            );
-        }
-    }
 }

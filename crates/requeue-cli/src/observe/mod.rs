@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::{Clock, DeadLetter, LogLines, Outcome, ScopePause};
+use requeue::{Clock, DeadLetter, Deferral, LogLines, Outcome, ScopePause};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -173,15 +173,22 @@ impl requeue::Observer for Observer {
         let number = |messages: usize| u64::try_from(messages).unwrap_or(u64::MAX);
         let is_logged = match *event {
             Heard::Settled(outcome) => self.settled(outcome),
-            Heard::CircuitOpened { cause, is_enforced, .. } => {
+            Heard::CircuitOpened { scope, cause, is_enforced, .. } => {
                 if is_enforced {
-                    self.downstream().open.get_or_insert_with(Instant::now);
+                    let mut downstream = self.downstream();
+                    downstream.open.get_or_insert_with(Instant::now);
+                    downstream.begins(scope, Deferral::CircuitOpen, cause);
                 }
                 self.tell(|| Event::now(Kind::CircuitOpened, Ids::default()).reason(Some(cause)));
                 true
             }
-            Heard::CircuitClosed { .. } => {
+            Heard::CircuitClosed { scope, .. } => {
+                self.downstream().closes(scope);
                 self.tell(|| Event::now(Kind::CircuitClosed, Ids::default()));
+                true
+            }
+            Heard::Paused { scope, cause, .. } => {
+                self.downstream().begins(scope, Deferral::Paused, cause);
                 true
             }
             Heard::ReceivingFailed { endpoint, code, pause, .. } => {
@@ -317,8 +324,11 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
+    use requeue::{FailureClass, Scope};
+
     use super::*;
-    use crate::observe::{Ids, Kind};
 
     fn event(number: u64) -> Event {
         Event { at: number, ..Event::now(Kind::Sent, Ids::first("m")) }
@@ -342,6 +352,39 @@ mod tests {
         assert!(futures_util::poll!(&mut waiting).is_pending(), "no event is new");
         events.publish(event(9));
         assert_eq!(waiting.await.events, [Arc::new(event(9))]);
+    }
+
+    #[test]
+    fn the_reason_of_a_pause_is_the_failure_that_began_it_last() {
+        let observer = Observer::new(None, false);
+        let (scope, until) = (Scope::default(), SystemTime::UNIX_EPOCH);
+        let paused = |cause| requeue::Event::Paused {
+            scope,
+            is_shared: false,
+            class: FailureClass::RateLimit,
+            cause,
+            until,
+        };
+        let opened = |is_enforced| requeue::Event::CircuitOpened {
+            scope,
+            is_shared: false,
+            is_enforced,
+            cause: "status 503",
+            first_probe: until,
+        };
+        let closed = requeue::Event::CircuitClosed { scope, is_shared: false };
+        for (event, pause, open) in [
+            (paused("status 429"), Some("status 429"), None),
+            (opened(false), Some("status 429"), None),
+            (opened(true), Some("status 429"), Some("status 503")),
+            (paused("quota"), Some("quota"), Some("status 503")),
+            (closed, Some("quota"), None),
+        ] {
+            requeue::Observer::observe(&observer, &event);
+            let downstream = observer.downstream();
+            let cause = |why| downstream.cause(scope, why);
+            assert_eq!([Deferral::Paused, Deferral::CircuitOpen].map(cause), [pause, open]);
+        }
     }
 
     #[test]

@@ -46,7 +46,6 @@ impl TargetProcessor {
         let mode = settings.mode;
         let observer = observe::Observer::new(events, false);
         observer.sqs().state().max_receives = Some(arguments.max_receive_count.into());
-        observer.downstream().max_pause = settings.policy.max_pause.unwrap_or_default();
         let shown = Shown { observer: observer.clone(), mode };
         settings.observers = Observers::only(shown.clone());
         warn_of_missing_queues(&config.settings, sqs);
@@ -153,7 +152,8 @@ impl Observer for Shown {
             }
             Heard::Paused { cause, until, .. } => {
                 let (until, cause) = (clock_time(until), brief(cause));
-                return LineOutput::Stdout.line(format_args!("paused until {until}Z: {cause}"));
+                LineOutput::Stdout.line(format_args!("paused until {until}Z: {cause}"));
+                return self.observer.observe(heard);
             }
             _ => return self.observer.observe(heard),
         };

@@ -239,7 +239,6 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     };
     let own = config.settings.of_queue(found.arn.name());
     config.settings.observers = Observers::only(view.observer.clone());
-    view.observer.downstream().max_pause = own.policy.max_pause.unwrap_or_default();
     // Those of a call are of one receive.
     let per_call = handler.as_bulk().map_or(1, DynBulk::messages_per_call).min(MAX_BATCH_ENTRIES);
     let concurrency = own.limits.concurrency.saturating_mul(per_call);
