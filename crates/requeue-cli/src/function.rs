@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use aws_sdk_sqs::config::Region;
 use http::Request;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use requeue::aws::SdkConfig;
@@ -11,38 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::endpoints::shown_endpoint;
-use crate::failed_call::{FailedCall, call_error};
-use crate::progress::{CommandProgress, NOTICEABLE};
-use crate::queue_argument::RegionArgument;
-
-pub(crate) struct DeployedFunction {
-    pub(crate) sdk: SdkConfig,
-    pub(crate) name: String,
-    pub(crate) configuration: FunctionConfiguration,
-}
-
-impl DeployedFunction {
-    /// Finds a function by its name or ARN, in the region of its ARN, else in this one.
-    pub(crate) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
-        let step = format!("waiting for lambda:GetFunctionConfiguration of {name}");
-        let _asking = CommandProgress::shown_after(NOTICEABLE, step);
-        let sdk = crate::sdk::config().await;
-        let of_arn = name.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2));
-        let region = of_arn.unwrap_or_else(|| region.or_of(&sdk));
-        let sdk = sdk.to_builder().region(Region::new(region.to_owned())).build();
-        let configuration = function_configuration(&sdk, name)
-            .await
-            .map_err(|error| not_found(name, &sdk, &call_error(&error)))?;
-        let name = configuration.function_name.clone().unwrap_or_else(|| name.to_owned());
-        Ok(Self { sdk, name, configuration })
-    }
-
-    pub(crate) fn log_group(&self) -> String {
-        self.configuration.logging_config.clone().unwrap_or_default().group_of(&self.name)
-    }
-}
+use crate::failed_call::FailedCall;
 
 pub(crate) fn not_found(name: &str, sdk: &SdkConfig, error: &requeue::queue::CallError) -> String {
     if error.code == "ResourceNotFoundException" {

@@ -9,8 +9,8 @@ use requeue::classify::class_named;
 use requeue_lambda::{Config, TargetRules, TargetUrl};
 use serde_json::{Map, Value, json};
 
+use crate::doctor::Clients;
 use crate::document::{Document, InvalidDocument, PolicyName};
-use crate::function::DeployedFunction;
 use crate::queue_argument::{RegionArgument, region_name};
 use crate::stop::Stop;
 use crate::table::Head::Text;
@@ -93,8 +93,9 @@ pub(crate) async fn of_function(
     region: &RegionArgument,
     name: &str,
 ) -> Result<(BTreeMap<String, String>, String, SdkConfig), Error> {
-    let DeployedFunction { name, configuration, sdk } =
-        DeployedFunction::find(name, region).await?;
+    let clients = Clients::of_function(name, region).await;
+    let configuration = clients.configuration(name).await?;
+    let name = configuration.function_name.unwrap_or_else(|| name.to_owned());
     let variables = match configuration.environment {
         Some(environment) if environment.error.is_some() => {
             bail!(
@@ -107,7 +108,7 @@ pub(crate) async fn of_function(
     };
     let is_setting =
         |(name, value): &(String, String)| name.starts_with(PREFIX) && !value.is_empty();
-    Ok((variables.into_iter().filter(is_setting).collect(), name, sdk))
+    Ok((variables.into_iter().filter(is_setting).collect(), name, clients.sdk))
 }
 
 fn json(function: Option<&str>, settings: &[Effective], policy: &EffectivePolicy) -> Value {

@@ -201,15 +201,15 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
     let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
     let queue = queue.as_ref().or(source.as_ref());
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
-    let (sdk, region) = (crate::sdk::config().await, RegionArgument::of(region.as_deref()));
+    let region = RegionArgument::of(region.as_deref());
     let (clients, deployments) = match (function, queue) {
         (Some(function), _) => {
-            let of_arn = Some(Arn::of(function).region).filter(|region| !region.is_empty());
-            let clients = Clients::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)));
+            let clients = Clients::of_function(function, &region).await;
             let deployment = Box::pin(clients.function(function, document.as_ref())).await?;
             (clients, vec![deployment])
         }
         (None, Some(queue)) => {
+            let sdk = crate::sdk::config().await;
             let found = {
                 let step = format!("waiting for SQS to find {queue}");
                 let _asking = CommandProgress::shown_after(NOTICEABLE, step);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
 use crate::dlq::sqs::Sqs;
-use crate::doctor::{Arn, Clients};
+use crate::doctor::Clients;
 use crate::duration_argument::within;
 use crate::endpoints::{has_sqs_alone, shown_endpoint};
 use crate::observe::epoch_millis;
@@ -137,9 +137,7 @@ async fn read(arguments: &Arguments) -> Result<Status, Error> {
     }
     match (function, queue) {
         (Some(function), _) => {
-            let sdk = crate::sdk::config().await;
-            let of_arn = Some(Arn::of(function).region).filter(|region| !region.is_empty());
-            let clients = Clients::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)));
+            let clients = Clients::of_function(function, region).await;
             let invoked = clients.invoked(function).await?;
             let sqs = Sqs::of(&clients.sdk, shown_endpoint("SQS", &clients.sdk));
             Reader::new(arguments, sqs, Some(clients)).of_function(invoked).await

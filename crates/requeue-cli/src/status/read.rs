@@ -234,8 +234,7 @@ impl Reader {
                 ));
                 break;
             }
-            let none =
-                |lines: &Known<Option<Vec<_>>>| matches!(lines, Ok(Some(none)) if none.is_empty());
+            let none = |lines: &Known<(Vec<_>, bool)>| matches!(lines, Ok((none, true)) if none.is_empty());
             if none(&lines) && none(&clients.log_lines(group, from, Some(ANY), 1).await) {
                 self.tell(format!(
                     "circuit and failures: {group} has no line of Requeue in the last {}; no batch \
@@ -244,8 +243,8 @@ impl Reader {
                 ));
                 break;
             }
-            let Some(lines) = self.known("circuit and failures", lines) else { break };
-            if let Some(lines) = lines {
+            let Some((lines, is_all)) = self.known("circuit and failures", lines) else { break };
+            if is_all {
                 let mut facts = LogFacts::default();
                 for line in &lines {
                     facts.take(line);

@@ -18,9 +18,8 @@ use uuid::Uuid;
 
 use super::server;
 use crate::Error;
-use crate::endpoints::shown_endpoint;
-use crate::failed_call::{FailedCall, call_error};
-use crate::function::{DeployedFunction, LogEvent, log_events};
+use crate::doctor::Clients;
+use crate::function::LogEvent;
 use crate::observe::{Downstream, Event, Events, Kind, LogLine, Reader, epoch_millis, millis};
 use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
@@ -163,7 +162,7 @@ const LATE: Duration = Duration::from_secs(30);
 const MAX_REQUESTS: u32 = 10;
 
 pub(super) struct FunctionLog {
-    function: DeployedFunction,
+    clients: Clients,
     group: String,
     events: Events,
     state: watch::Sender<LiveState>,
@@ -176,12 +175,14 @@ pub(super) struct FunctionLog {
 
 impl FunctionLog {
     pub(super) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
-        let function = DeployedFunction::find(name, region).await?;
-        let state =
-            LiveState { source: "log", queue: function.name.clone(), ..LiveState::default() };
+        let clients = Clients::of_function(name, region).await;
+        let configuration = clients.configuration(name).await?;
+        let queue = configuration.function_name.unwrap_or_else(|| name.to_owned());
+        let group = configuration.logging_config.unwrap_or_default().group_of(&queue);
+        let state = LiveState { source: "log", queue, ..LiveState::default() };
         Ok(Self {
-            group: function.log_group(),
-            function,
+            clients: clients.quiet(),
+            group,
             events: Events::default(),
             state: watch::Sender::new(state),
             counts: LiveCounts::default(),
@@ -214,31 +215,27 @@ impl FunctionLog {
     async fn look(&mut self) -> Option<String> {
         let since = self.latest.saturating_sub(millis(LATE));
         self.seen.retain(|_, at| *at >= since);
-        let mut token = None;
-        for _ in 0..MAX_REQUESTS {
-            match log_events(&self.function.sdk, &self.group, since, None, token.as_deref()).await {
-                Ok(lines) => {
-                    lines.events.iter().for_each(|line| self.take(line));
-                    token = Some(lines.next_token?);
-                }
-                Err(error) => return Some(self.trouble(&call_error(&error))),
+        let read = self.clients.log_lines(&self.group, since, None, MAX_REQUESTS).await;
+        let (lines, is_all) = match read {
+            Ok(read) => read,
+            Err(unread) if unread.error.code == "ResourceNotFoundException" => {
+                let group = &self.group;
+                return Some(format!(
+                    "there is no log group {group}: the function wrote nothing yet"
+                ));
             }
+            Err(unread) => return Some(self.clients.told(&unread)),
+        };
+        for line in &lines {
+            self.take(line);
         }
-        Some(format!(
-            "{} has more lines than {MAX_REQUESTS} requests of a look can read: the later ones \
-             follow, or are left out",
-            self.group
-        ))
-    }
-
-    fn trouble(&self, error: &requeue::queue::CallError) -> String {
-        if error.code == "ResourceNotFoundException" {
-            return format!("there is no log group {}: the function wrote nothing yet", self.group);
-        }
-        let service = "CloudWatch Logs";
-        let endpoint = &shown_endpoint(service, &self.function.sdk);
-        let resource = &self.group;
-        FailedCall { service, operation: "FilterLogEvents", resource, endpoint, error }.to_string()
+        (!is_all).then(|| {
+            format!(
+                "{} has more lines than {MAX_REQUESTS} requests of a look can read: the later ones \
+                 follow, or are left out",
+                self.group
+            )
+        })
     }
 
     fn take(&mut self, line: &LogEvent) {

@@ -19,6 +19,7 @@ use crate::endpoints;
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, call_error};
 use crate::function::{LogEvent, encoded, get, log_events};
 use crate::progress::{CommandProgress, NOTICEABLE};
+use crate::queue_argument::RegionArgument;
 
 pub(crate) struct Clients {
     pub(super) region: String,
@@ -55,6 +56,18 @@ impl Clients {
         Self { region, sqs, sdk, progress, open: Mutex::default() }
     }
 
+    /// In the region of the function's ARN, else in this one.
+    pub(crate) async fn of_function(name: &str, region: &RegionArgument) -> Self {
+        let sdk = crate::sdk::config().await;
+        let of_arn = Some(Arn::of(name).region).filter(|region| !region.is_empty());
+        Self::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)))
+    }
+
+    /// Without a line of progress.
+    pub(crate) fn quiet(self) -> Self {
+        Self { progress: CommandProgress::silent(""), ..self }
+    }
+
     /// For calls in the region of this ARN.
     pub(super) fn at(&self, arn: &str) -> SdkConfig {
         let of_arn = Some(Arn::of(arn).region).filter(|region| !region.is_empty());
@@ -83,25 +96,25 @@ impl Clients {
         response.map_err(|error| Unread::of(permission, resource, call_error(&error)))
     }
 
-    /// The items of all pages; `None` if there are more pages. `page` gets the token of a
-    /// page, and returns its items and the next token.
+    /// The items of the first pages, and whether these are all. `page` gets the token of a page,
+    /// and returns its items and the next token.
     async fn pages<T>(
         &self,
         permission: &'static str,
         resource: &str,
         most: u32,
         mut page: impl AsyncFnMut(Option<String>) -> Page<T>,
-    ) -> Known<Option<Vec<T>>> {
+    ) -> Known<(Vec<T>, bool)> {
         let (mut all, mut token) = (Vec::new(), None);
         for _ in 0..most {
             let (items, next) = self.ask(permission, resource, page(token)).await?;
             all.extend(items);
             token = next.filter(|token| !token.is_empty());
             if token.is_none() {
-                return Ok(Some(all));
+                return Ok((all, true));
             }
         }
-        Ok(None)
+        Ok((all, false))
     }
 
     /// A whole list of [`MOST_PAGES`] pages.
@@ -111,9 +124,10 @@ impl Clients {
         resource: &str,
         page: impl AsyncFnMut(Option<String>) -> Page<T>,
     ) -> Known<Vec<T>> {
-        let list = self.pages(permission, resource, MOST_PAGES, page).await?;
-        let too_long = || CallError::ambiguous(TOO_MANY_PAGES);
-        list.ok_or_else(|| Unread::of(permission, resource, too_long()))
+        match self.pages(permission, resource, MOST_PAGES, page).await? {
+            (list, true) => Ok(list),
+            _ => Err(Unread::of(permission, resource, CallError::ambiguous(TOO_MANY_PAGES))),
+        }
     }
 
     /// Lambda's response about a resource, which replaces `{}` in the path.
@@ -146,15 +160,15 @@ impl Clients {
             .ok_or_else(|| Unread::of(permission, resource, CallError::ambiguous(UNREADABLE)))
     }
 
-    /// The lines of a log since this time, in milliseconds of the epoch, that match the pattern;
-    /// `None` if there are more than this many pages of at most 1 MB.
+    /// The lines of a log since this time, in milliseconds of the epoch, that match the pattern,
+    /// and whether these are all. A page has at most 1 MB.
     pub(crate) async fn log_lines(
         &self,
         group: &str,
         since: u64,
         pattern: Option<&str>,
         most_pages: u32,
-    ) -> Known<Option<Vec<LogEvent>>> {
+    ) -> Known<(Vec<LogEvent>, bool)> {
         let page = async |token: Option<String>| {
             let page = log_events(&self.sdk, group, since, pattern, token.as_deref()).await?;
             Ok((page.events, page.next_token))

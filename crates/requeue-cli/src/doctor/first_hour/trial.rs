@@ -14,7 +14,7 @@ use super::super::facts::{Known, Unread};
 use super::super::fetch::{ATTRIBUTES, Clients};
 use super::plan::{MARK, MESSAGES, Plan, TestMessage};
 use super::step::{Evidence, Reason, Seen, Step, steps};
-use crate::{Error, output};
+use crate::{Error, bail, output};
 
 const PAUSE: Duration = Duration::from_secs(2);
 /// Longest wait for the first message, which may start the function.
@@ -178,9 +178,8 @@ impl Clients {
 
     async fn lines(&self, group: &str, since: u64) -> Result<Lines, Error> {
         let lines = match self.log_lines(group, since, None, MOST_PAGES).await {
-            Ok(lines) => lines.ok_or_else(|| {
-                format!("{group} has too many lines of the last minutes; try again later")
-            })?,
+            Ok((lines, true)) => lines,
+            Ok(_) => bail!("{group} has too many lines of the last minutes; try again later"),
             // Lambda makes the group at the first invocation.
             Err(unread) if unread.error.code == "ResourceNotFoundException" => Vec::new(),
             Err(unread) => return Err(self.told(&unread).into()),
