@@ -274,7 +274,7 @@ mod tests {
             }
             command.get_subcommands().for_each(|below| check(below.clone(), large));
         }
-        let mut all = short(crate::sdk::added_to(Arguments::command())).term_width(COLUMNS);
+        let mut all = short(Arguments::command()).term_width(COLUMNS);
         all.build();
         let mut large = Vec::new();
         check(all, &mut large);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::config::{PREFIX, of_function};
 use crate::document::PolicyName;
-use crate::queue_argument::{RegionArgument, region_name};
+use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
 use crate::table::Head::{Number, Text};
 use crate::table::{Rows, clock_time, counted, duration, moment, span, thousands};
@@ -60,10 +60,8 @@ pub(crate) struct Arguments {
     /// A deployed function, by its name or ARN, instead of a worker in this environment.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The region of the function, if its ARN has none. [default: `AWS_REGION`, that of the AWS
-    /// profile, or us-east-1]
-    #[arg(long, env = "AWS_REGION", hide_env = true, value_parser = region_name)]
-    region: Option<String>,
+    #[command(flatten)]
+    region: RegionArgument,
     /// The policy, if the function reads it from elsewhere. [default: `REQUEUE_POLICY`]
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyName>,
@@ -157,10 +155,9 @@ fn of_table(table: &str, error: &TableError) -> Error {
 async fn limit(
     arguments: &Arguments,
 ) -> Result<(LimitControl, RetryPolicy, String, String), Error> {
-    let region = RegionArgument::of(arguments.region.as_deref());
     let (variables, name, sdk) = match &arguments.function {
         None => (environment::variables(PREFIX).collect(), String::new(), sdk::config().await),
-        Some(name) => of_function(&region, name).await?,
+        Some(name) => of_function(&arguments.region, name).await?,
     };
     let policy = policy(arguments, &variables)?;
     let Some(table) = variables.get("REQUEUE_TABLE") else {

@@ -155,7 +155,7 @@ fn main() -> ExitCode {
 }
 
 fn command_line() -> clap::Command {
-    examples::shown_in(sdk::added_to(Arguments::command()), "")
+    examples::shown_in(Arguments::command(), "")
 }
 
 fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {

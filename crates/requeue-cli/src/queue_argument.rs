@@ -22,17 +22,19 @@ const DEFAULT_REGION: &str = "us-east-1";
 /// The account of queues in an emulator.
 const EMULATED: &str = "000000000000";
 
-/// The option `--region` of several commands.
-#[derive(Default, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub(crate) struct RegionArgument {
-    /// The region of the queue, if its URL or ARN has none. [default: `AWS_REGION`, that of the AWS
-    /// profile, or us-east-1]
+    /// The region, if no URL or ARN has one. [default: `AWS_REGION`, that of the AWS profile, or
+    /// us-east-1]
     #[arg(long, help_heading = "Queue", value_parser = region_name)]
     region: Option<String>,
+    /// The AWS profile, before `AWS_PROFILE` and before keys in the environment.
+    #[arg(long, help_heading = "Queue", value_name = "NAME")]
+    pub(crate) profile: Option<String>,
 }
 
 /// Reads the name of a region; an empty variable counts as unset.
-pub(crate) fn region_name(text: &str) -> Result<String, String> {
+fn region_name(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if text.chars().all(is_part) {
         return Ok(text.to_owned());
@@ -41,10 +43,6 @@ pub(crate) fn region_name(text: &str) -> Result<String, String> {
 }
 
 impl RegionArgument {
-    pub(crate) fn of(region: Option<&str>) -> Self {
-        Self { region: region.map(str::to_owned) }
-    }
-
     pub(crate) fn given(&self) -> Option<&str> {
         self.region.as_deref().filter(|region| !region.is_empty())
     }

@@ -12,7 +12,7 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use aws_types::os_shim_internal::{Env, Fs};
 use aws_types::region::Region;
-use clap::{Arg, ArgMatches, Command};
+use clap::ArgMatches;
 use futures_util::FutureExt;
 use requeue::aws::{self, SdkConfig};
 use requeue::printable;
@@ -44,20 +44,6 @@ const PROFILE: &str = "AWS_PROFILE";
 /// Keys in the environment, which come before those of `AWS_PROFILE`.
 pub(crate) const KEYS: [&str; 3] =
     ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
-
-/// Adds the option to each command that has a region.
-pub(crate) fn added_to(command: Command) -> Command {
-    let command = command.mut_subcommands(added_to);
-    let argument = |id| command.get_arguments().find(|known| known.get_id() == id);
-    let (Some(region), None) = (argument("region"), argument(OPTION)) else { return command };
-    let heading = region.get_help_heading().map(|_| "Queue");
-    let option = Arg::new(OPTION)
-        .long(OPTION)
-        .value_name("NAME")
-        .help_heading(heading)
-        .help("The AWS profile, before AWS_PROFILE and before keys in the environment");
-    command.arg(option)
-}
 
 /// Runs this process again in the environment of the chosen profile, if it is not in it already.
 pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {

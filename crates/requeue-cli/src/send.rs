@@ -56,13 +56,10 @@ pub(crate) struct Arguments {
     #[arg(long, alias = "queue-url", value_name = "QUEUE", help_heading = "Queue")]
     queue: Option<QueueName>,
     /// The port of `requeue serve` on 127.0.0.1. [default: 9324]
-    #[arg(long, value_name = "PORT", help_heading = "Queue", conflicts_with = "region")]
+    #[arg(long, value_name = "PORT", help_heading = "Queue", conflicts_with_all = ["region", "profile"])]
     sqs_port: Option<u16>,
     #[command(flatten)]
     region: RegionArgument,
-    /// The AWS profile for a queue at SQS, before the profile and the keys of the environment.
-    #[arg(long, value_name = "NAME", help_heading = "Queue", conflicts_with = "sqs_port")]
-    profile: Option<String>,
     /// Print JSON: the queue and the message ids.
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -171,7 +168,7 @@ impl Destination {
 impl Arguments {
     /// The queue, if it is at SQS, and not one of `requeue serve`.
     async fn at_sqs(&self) -> Result<Option<QueueName>, Error> {
-        let is_given = self.region.given().is_some() || self.profile.is_some();
+        let is_given = self.region.given().is_some() || self.region.profile.is_some();
         Ok(match &self.queue {
             Some(QueueName::Name(_)) | None if self.sqs_port.is_some() => None,
             Some(QueueName::Name(_)) if !is_given && !has_sqs_endpoint().await => None,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::doctor::Clients;
 use crate::document::{Document, InvalidDocument, PolicyName};
-use crate::queue_argument::{RegionArgument, region_name};
+use crate::queue_argument::RegionArgument;
 use crate::stop::Stop;
 use crate::table::Head::Text;
 use crate::table::Rows;
@@ -27,10 +27,8 @@ pub(crate) struct SettingsArguments {
     /// The settings of a deployed function, by its name or ARN, instead of a worker's.
     #[arg(long, help_heading = "Settings", value_name = "NAME", requires = "settings")]
     function: Option<String>,
-    /// The region of the function, if its ARN has none. [default: `AWS_REGION`, that of the AWS
-    /// profile, or us-east-1]
-    #[arg(long, help_heading = "Settings", value_parser = region_name, requires = "settings")]
-    region: Option<String>,
+    #[command(flatten)]
+    region: RegionArgument,
 }
 
 struct Effective {
@@ -68,8 +66,7 @@ fn print(
         Some(name) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             Stop::end_at_once()?;
-            let region = RegionArgument::of(arguments.region.as_deref());
-            let (variables, name, _) = runtime.block_on(of_function(&region, name))?;
+            let (variables, name, _) = runtime.block_on(of_function(&arguments.region, name))?;
             (variables, Some(name))
         }
     };

@@ -72,9 +72,8 @@ pub(crate) enum Purpose {
 }
 
 impl QueueArguments {
-    pub(crate) fn of_source(source: QueueName, region: Option<&str>) -> Self {
-        let (source_queue, region) = (Some(source), RegionArgument::of(region));
-        Self { source_queue, region, max_messages: MAX_MESSAGES, ..Self::default() }
+    pub(crate) fn of_source(source: QueueName, region: RegionArgument) -> Self {
+        Self { source_queue: Some(source), region, max_messages: MAX_MESSAGES, ..Self::default() }
     }
 
     pub(crate) async fn find(&self, purpose: Purpose) -> Result<DeadLetters, Error> {

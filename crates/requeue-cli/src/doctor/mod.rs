@@ -33,7 +33,7 @@ use facts::Deployment;
 
 use crate::endpoints::Endpoints;
 use crate::progress::{CommandProgress, NOTICEABLE};
-use crate::queue_argument::{QueueName, RegionArgument, region_name};
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::{Error, document, output};
 
@@ -64,10 +64,8 @@ use crate::{Error, document, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
-    /// The region, if the ARN or URL has none. [default: `AWS_REGION`, that of the AWS profile, or
-    /// us-east-1]
-    #[arg(long, value_parser = region_name)]
-    region: Option<String>,
+    #[command(flatten)]
+    region: RegionArgument,
     /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
     /// program sets its policy in code; `-` is the standard input.
     #[arg(long, value_name = "POLICY")]
@@ -201,10 +199,9 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
     let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
     let queue = queue.as_ref().or(source.as_ref());
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
-    let region = RegionArgument::of(region.as_deref());
     let (clients, deployments) = match (function, queue) {
         (Some(function), _) => {
-            let clients = Clients::of_function(function, &region).await;
+            let clients = Clients::of_function(function, region).await;
             let deployment = Box::pin(clients.function(function, document.as_ref())).await?;
             (clients, vec![deployment])
         }
@@ -213,7 +210,7 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
             let found = {
                 let step = format!("waiting for SQS to find {queue}");
                 let _asking = CommandProgress::shown_after(NOTICEABLE, step);
-                queue.find("--queue", &region, &sdk).await?
+                queue.find("--queue", region, &sdk).await?
             };
             if let Some(text) = &found.note {
                 output::note(format_args!("note: {text}"));

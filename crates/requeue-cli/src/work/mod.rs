@@ -132,7 +132,7 @@ impl Arguments {
     /// Without a dead-letter queue, or the permission to ask for it, the page has no screen for it.
     async fn site(&self, view: &View) -> Site {
         let name = self.queue.name().ok().cloned();
-        let place = name.map(|name| QueueArguments::of_source(name, self.region.given()));
+        let place = name.map(|name| QueueArguments::of_source(name, self.region.clone()));
         let found = match place {
             Some(place) => place.find(Purpose::Look).await.ok(),
             None => None,
