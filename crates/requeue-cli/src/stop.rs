@@ -67,12 +67,6 @@ impl Stop {
         (told, Self { number, end: Arc::default() })
     }
 
-    /// Listens for signals, which from now on no longer end the process by themselves.
-    #[cfg(test)]
-    pub(crate) fn listen() -> io::Result<Self> {
-        Self::listen_and(Duration::MAX, || {})
-    }
-
     /// The first signal ends the process, until [`defer_end`](Self::defer_end).
     pub(crate) fn end_at_once() -> io::Result<Self> {
         Self::end_at_once_after(|| {})
@@ -112,6 +106,7 @@ impl Stop {
         self.end.lock().visibility = Some(visibility);
     }
 
+    /// From now on, a signal no longer ends the process by itself.
     /// The second signal, or the end of `limit` after the first, runs `before_end` and ends all.
     pub(crate) fn listen_and(
         limit: Duration,

@@ -306,7 +306,7 @@ mod tests {
         let chosen: HashSet<String> = ids.into_iter().step_by(2).collect();
         let asked = Sqs::new(sqs.client());
         let dead_letters = DeadLetters::of(asked, &queue, None).await.expect("it is there");
-        let stop = Stop::listen().expect("signals");
+        let stop = Stop::listen_and(Duration::MAX, || {}).expect("signals");
         let progress = CommandProgress::silent("discard");
         let deleted = delete(&dead_letters, &chosen, &stop, &progress).await;
         assert_eq!((deleted.done(), sqs.message_count(&queue).expect("it is there")), (15, 15));

@@ -182,7 +182,9 @@ impl<Q: Source> Source for ObservedQueue<Q> {
         let request = self.observer.sqs().requests.begin(DESCRIBE, Duration::ZERO);
         let described = request.ended(self.queue.describe(queue).await)?;
         if queue.name() == self.source {
-            self.observer.sqs().describes(&described);
+            let mut state = self.observer.sqs().state();
+            state.endpoint.clone_from(&described.endpoint);
+            state.max_receives = described.max_receive_count;
         }
         Ok(described)
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use requeue::aws::{CONNECTION_LOST, UNREADABLE, is_unconnected};
-use requeue::queue::Description;
 use tokio::time::Instant;
 
 use super::event::short_id;
@@ -118,12 +117,6 @@ pub(crate) struct ReceivingTrouble {
 }
 
 impl Sqs {
-    pub(super) fn describes(&self, queue: &Description) {
-        let mut state = self.state.lock();
-        state.endpoint.clone_from(&queue.endpoint);
-        state.max_receives = queue.max_receive_count;
-    }
-
     pub(crate) fn state(&self) -> MutexGuard<'_, SqsState> {
         self.state.lock()
     }

@@ -31,7 +31,7 @@ async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> Re
         dead_letters.max_messages = 41;
     }
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
-    let stop = Stop::listen().expect("signals");
+    let stop = Stop::listen_and(Duration::MAX, || {}).expect("signals");
     let progress = CommandProgress::silent("copying");
     let mut redrive = RedriveResult::default();
     copy_all(&route, &stop, &progress, &mut redrive).await.expect("no error");
@@ -57,7 +57,8 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
     assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
     for pause in [Duration::from_millis(700), Duration::from_secs(2)] {
         let dead_letters = of(&sqs, &queue).await;
-        let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
+        let (stop, began) =
+            (Stop::listen_and(Duration::MAX, || {}).expect("signals"), Instant::now());
         let progress = CommandProgress::silent("looking");
         let scan = dead_letters.scan(&stop, &progress);
         let arrivals = async {
@@ -91,7 +92,7 @@ async fn messages_are_not_made_visible_one_by_one_if_sqs_does_not_respond() {
         _ => Fault::None,
     });
     let dead_letters = of(&sqs, &queue).await;
-    let stop = Stop::listen().expect("signals");
+    let stop = Stop::listen_and(Duration::MAX, || {}).expect("signals");
     let progress = CommandProgress::silent("looking");
     let scan = dead_letters.scan(&stop, &progress);
     let mut last = Instant::now();
@@ -169,8 +170,10 @@ async fn a_message_without_a_source_stays_if_it_may_belong_to_several_queues() {
         let client = Sqs::new(sqs.client());
         let of = DeadLetters::of(client, &dead_letters, Some(&orders)).await.expect("it is there");
         let route = RedriveRoute::find(&arguments, &of).await.expect("a queue");
-        let (stop, progress) =
-            (Stop::listen().expect("signals"), CommandProgress::silent("copying"));
+        let (stop, progress) = (
+            Stop::listen_and(Duration::MAX, || {}).expect("signals"),
+            CommandProgress::silent("copying"),
+        );
         let mut redrive = RedriveResult::default();
         copy_all(&route, &stop, &progress, &mut redrive).await.expect("no error");
         let stays = u64::from(reason.is_some());
@@ -240,7 +243,7 @@ async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
     sqs.client().purge_queue().queue_url(queue.url()).send().await.expect("purged");
     send("held").await;
     assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
-    let stop = Stop::listen().expect("signals");
+    let stop = Stop::listen_and(Duration::MAX, || {}).expect("signals");
     for (moved, left) in [(1, 1), (2, 1), (3, 1)] {
         let mut redrive = RedriveResult { moved, ..RedriveResult::default() };
         moved_all(&before, 0, &stop, &mut redrive).await.expect("counts");
@@ -261,7 +264,10 @@ async fn a_killed_command_hides_messages_for_a_time_by_their_count_that_it_says(
     let client = sqs.client();
     client.send_message().queue_url(queue.url()).message_body("{}").send().await.expect("sent");
     let mut dead_letters = of(&sqs, &queue).await;
-    let (stop, progress) = (Stop::listen().expect("signals"), CommandProgress::silent("looking"));
+    let (stop, progress) = (
+        Stop::listen_and(Duration::MAX, || {}).expect("signals"),
+        CommandProgress::silent("looking"),
+    );
     let began = Instant::now();
     let killed = dead_letters.scan(&stop, &progress).run(async |_, _| std::future::pending().await);
     assert!(tokio::time::timeout(Duration::from_secs(1), killed).await.is_err());
