@@ -71,7 +71,6 @@ pub(crate) struct SqsState {
     unsettled: Vec<Unsettled>,
     /// Those that SQS may have stored, although it did not confirm them.
     pub(crate) copies_in_doubt: u64,
-    last_doubt: Option<Instant>,
     /// Those without a response. If they took effect, SQS counts them for the messages.
     pub(crate) lost_receives: u64,
     request: Option<FailedRequest>,
@@ -184,21 +183,7 @@ impl Sqs {
 
     /// Notes copies that SQS may have stored. Another send of the same messages may succeed.
     pub(super) fn may_have_stored(&self, copies: usize) {
-        if copies > 0 {
-            let mut state = self.state.lock();
-            state.copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
-            state.last_doubt = Some(Instant::now());
-        }
-    }
-
-    /// Whether SQS may receive messages by the receives that fail now.
-    pub(crate) fn may_lose_receives(&self) -> bool {
-        self.trouble().is_some_and(|trouble| may_be_carried_out(&trouble.code))
-    }
-
-    /// Whether there was such a copy lately.
-    pub(crate) fn has_doubts(&self) -> bool {
-        self.state.lock().last_doubt.is_some_and(|last| last.elapsed() < TOLD)
+        self.state.lock().copies_in_doubt += u64::try_from(copies).unwrap_or(u64::MAX);
     }
 
     pub(crate) fn unsettled(&self) -> Vec<Unsettled> {
@@ -263,7 +248,6 @@ mod tests {
         {
             let sqs = Sqs::default();
             sqs.failed("http://mq:1", code, Duration::from_secs(1));
-            assert_eq!(sqs.may_lose_receives(), is_lost, "{code}");
             assert_eq!(sqs.state().lost_receives, u64::from(is_lost), "{code}");
         }
     }

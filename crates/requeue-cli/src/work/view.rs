@@ -263,20 +263,9 @@ impl View {
         } else {
             silence.map(|silence| trouble::of_silence(silence, sqs.state().endpoint.as_deref()))
         };
-        let lost = sqs.may_lose_receives().then(|| {
-            let count = thousands(sqs.state().lost_receives);
-            format!("receives without a response ×{count}: messages may become dead letters without a call")
-        });
         let unsettled = sqs.unsettled();
         let unsettled = unsettled.iter().map(trouble::of_unsettled);
-        let doubts = sqs.has_doubts().then(|| {
-            let count = thousands(sqs.state().copies_in_doubt);
-            format!(
-                "copies without a confirmation ×{count}: SQS may have stored them, so messages may be \
-                 handled twice"
-            )
-        });
-        let all = target.into_iter().chain(receiving).chain(lost).chain(unsettled).chain(doubts);
+        let all = target.into_iter().chain(receiving).chain(unsettled);
         all.map(|line| printable::line(&line).into_owned()).collect()
     }
 

@@ -182,7 +182,7 @@ async fn the_end_tells_what_may_be_handled_twice() {
             "1 retried",
             [
                 "attempt 1  503 → retry in ",
-                "copies without a confirmation ×1: SQS may have stored them, so messages may be handled",
+                " (1 copy unconfirmed)",
                 "note: SQS did not confirm 1 copy; those that it stored are handled too",
             ],
         ),
