@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use requeue::InvalidConfig;
 use requeue::aws::SdkConfig;
-use requeue::classify::class_named;
 use requeue_lambda::{Config, TargetRules, TargetUrl};
 use serde_json::{Map, Value, json};
 
@@ -248,15 +247,6 @@ struct EffectivePolicy {
 const NO_VALUES: &str =
     "Only the function reads this document; name a copy of it with --policy to see its values.";
 
-/// Keys of the document that serve each class without a value of its own.
-const SHARED: [(&str, &[&str]); 5] = [
-    ("backoff", &["backoff"]),
-    ("multiplier", &["baseDelayMultiplier"]),
-    ("maxDelay", &["maxDelaySeconds", "backoff"]),
-    ("jitter", &["jitter", "jitterPercentage"]),
-    ("totalTimeoutSeconds", &["totalTimeoutSeconds"]),
-];
-
 impl EffectivePolicy {
     fn of(
         variables: &BTreeMap<String, String>,
@@ -280,21 +270,15 @@ impl EffectivePolicy {
         };
         let text = name.text()?;
         let Document { policy, rules, queues, .. } = name.parse(&text)?;
-        let document: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+        let document: Value = serde_json::from_str(&text).unwrap_or_default();
         let mut values: Vec<Effective> = Vec::new();
-        for (key, value) in policy.to_document() {
-            add(&mut values, &document, "", &key, value);
-        }
-        add(&mut values, &document, "", "rules", rules.len().into());
+        add(&mut values, &document, "", policy.to_document(), rules.len().into())?;
         for (queue, own) in queues {
-            let entry = document["queues"][&queue].as_object().cloned().unwrap_or_default();
-            let prefix = format!("queues.{queue}.");
-            for (key, value) in own.to_document() {
-                add(&mut values, &entry, &prefix, &key, value);
-            }
+            let (entry, prefix) = (&document["queues"][&queue], format!("queues.{queue}."));
+            let document = own.to_document();
             let rules =
                 own.rules.map_or_else(|| "those of all queues".into(), |it| it.len().into());
-            add(&mut values, &entry, &prefix, "rules", rules);
+            add(&mut values, entry, &prefix, document, rules)?;
         }
         let name = match &name {
             PolicyName::Inline(_) => place.to_owned(),
@@ -304,47 +288,42 @@ impl EffectivePolicy {
     }
 }
 
+/// Adds the values of a policy. Those that its preset has too come from there.
 fn add(
     values: &mut Vec<Effective>,
-    document: &Map<String, Value>,
+    document: &Value,
     prefix: &str,
-    key: &str,
-    value: Value,
-) {
-    match value {
-        // A proportional jitter is one value.
-        Value::Object(members) if !key.ends_with("jitter") => {
-            for (name, value) in members {
-                add(values, document, prefix, &format!("{key}.{name}"), value);
-            }
-        }
-        value => {
-            let preset = document.get("preset").and_then(Value::as_str).unwrap_or("standard");
-            let origin = if is_in(document, key) {
-                "policy document".to_owned()
-            } else {
-                format!("preset {preset}")
-            };
-            values.push(Effective { name: format!("{prefix}{key}"), value, origin });
-        }
+    own: Map<String, Value>,
+    rules: Value,
+) -> Result<(), Error> {
+    let preset = document["preset"].as_str().unwrap_or("standard");
+    let of_preset = flat(preset.parse::<PolicyName>()?.read()?.policy.to_document());
+    let is_of_preset = |value: &(String, Value)| {
+        of_preset.contains(value) || *value == ("rules".to_owned(), 0.into())
+    };
+    for value in flat(own).into_iter().chain([("rules".to_owned(), rules)]) {
+        let origin = if is_of_preset(&value) {
+            format!("preset {preset}")
+        } else {
+            "policy document".to_owned()
+        };
+        let (key, value) = value;
+        values.push(Effective { name: format!("{prefix}{key}"), value, origin });
     }
+    Ok(())
 }
 
-fn is_in(document: &Map<String, Value>, key: &str) -> bool {
-    let parts: Vec<&str> = key.split('.').collect();
-    let ["errorConfigs", class, name] = parts[..] else {
-        let first = document.get(parts[0]);
-        return parts[1..].iter().fold(first, |value, part| value?.get(part)).is_some();
-    };
-    let shared = SHARED.iter().find(|(own, _)| *own == name).map_or(&[][..], |(_, keys)| *keys);
-    // The default serves only a class without an entry. A class has older names too.
-    let of = |class| {
-        let entries = document.get("errorConfigs")?.as_object()?;
-        entries.iter().find(|(name, _)| class_named(name) == class).map(|(_, entry)| entry)
-    };
-    let entry = of(class_named(class)).or_else(|| of(None));
-    entry.is_some_and(|entry| entry.get(name).is_some())
-        || shared.iter().any(|key| document.contains_key(*key))
+/// The values by their whole keys, as in `errorConfigs.quota.maxDelay`.
+fn flat(document: Map<String, Value>) -> Vec<(String, Value)> {
+    let each = document.into_iter().flat_map(|(key, value)| match value {
+        // A proportional jitter is one value.
+        Value::Object(members) if !key.ends_with("jitter") => {
+            let named = |(name, value)| (format!("{key}.{name}"), value);
+            flat(members.into_iter().map(named).collect())
+        }
+        value => vec![(key, value)],
+    });
+    each.collect()
 }
 
 #[cfg(test)]
@@ -422,9 +401,14 @@ mod tests {
                 "errorConfigs.quota.maxDelay",
                 false,
             ),
+            (r#"{"queues": {"refunds": {"maxRetries": 3}}}"#, "queues.refunds.maxRetries", true),
+            (r#"{"queues": {"refunds": {"maxRetries": 3}}}"#, "maxRetries", false),
         ] {
-            let document = serde_json::from_str(document).expect("JSON");
-            assert_eq!(is_in(&document, key), expected, "{document:?} {key}");
+            let given = document.parse().expect("a policy");
+            let policy = EffectivePolicy::of(&BTreeMap::new(), Some(given), false);
+            let values = policy.expect("valid").values.expect("known");
+            let value = values.iter().find(|value| value.name == key).expect(key);
+            assert_eq!(value.origin == "policy document", expected, "{document} {key}");
         }
     }
 }
