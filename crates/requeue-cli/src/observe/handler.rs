@@ -13,9 +13,6 @@ use super::sqs::{RareLines, TROUBLE_LINES};
 
 /// The library's words for a call whose time was over.
 const NO_RESPONSE: &str = "no response in time";
-/// From this receive on, the library handles the messages of a batch in sequence. See
-/// `docs/project/guarantees.md`, "A message that ends the process".
-const SUSPICIOUS_RECEIVES: u32 = 3;
 
 pub(crate) struct Observed<H> {
     handler: H,
@@ -96,14 +93,12 @@ struct Call {
     scope: Scope,
     /// The ids and the number of the attempt, if events are read.
     message: Option<(Ids, u32)>,
-    is_suspect: bool,
     began: Instant,
     has_ended: bool,
 }
 
 impl Call {
     fn begin(observer: &Observer, scope: Scope, message: &Message) -> Self {
-        let is_suspect = message.receive_count() >= SUSPICIOUS_RECEIVES;
         let message = observer.is_read().then(|| {
             let ids = Ids::new(
                 message.id().unwrap_or_default(),
@@ -111,16 +106,11 @@ impl Call {
             );
             (ids, message.retry_count() + 1)
         });
-        {
-            let mut calls = observer.0.calls.lock();
-            calls.running += 1;
-            calls.suspects += u64::from(is_suspect);
-        }
+        observer.0.calls.lock().running += 1;
         let call = Self {
             observer: observer.clone(),
             scope,
             message,
-            is_suspect,
             began: Instant::now(),
             has_ended: false,
         };
@@ -162,7 +152,6 @@ impl Drop for Call {
         let is_cut_off = {
             let mut calls = self.observer.0.calls.lock();
             calls.running -= 1;
-            calls.suspects -= u64::from(self.is_suspect);
             calls.ended += 1;
             let is_cut_off = !self.has_ended && calls.is_ending;
             calls.cut_off += u64::from(is_cut_off);

@@ -65,8 +65,6 @@ struct Inner {
 pub(crate) struct Calls {
     pub(crate) ended: u64,
     pub(crate) running: u64,
-    /// Those for messages that were received so often that the library handles them one by one.
-    pub(crate) suspects: u64,
     /// The worker counts a message only after its batch.
     pub(crate) succeeded: u64,
     /// The calls that the end of the worker cut off. They may have worked.

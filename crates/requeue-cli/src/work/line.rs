@@ -34,8 +34,6 @@ pub(super) struct Figures {
     pub(super) lost_receives: u64,
     pub(super) mode: Mode,
     pub(super) running: u64,
-    /// Whether messages run that the library handles in sequence.
-    pub(super) are_suspects: bool,
     pub(super) concurrency: u64,
     /// The time until the first message is due that this worker delayed.
     pub(super) next_due: Option<Duration>,
@@ -73,9 +71,6 @@ impl Figures {
     fn awaited(&self) -> Option<String> {
         if let Some((pause, reason)) = self.hold() {
             return Some(pause + &reason.map(|reason| format!(": {reason}")).unwrap_or_default());
-        }
-        if self.are_suspects && self.are_free() {
-            return Some("one by one from receive 3 on".to_owned());
         }
         // Between two batches no handler runs for a moment.
         let is_idle = self.running == 0 && self.rate.unwrap_or_default() == 0;

@@ -242,7 +242,6 @@ impl View {
             lost_receives: sqs.lost_receives,
             mode: started.mode,
             running: self.observer.calls().running,
-            are_suspects: self.observer.calls().suspects > 0,
             concurrency: started.concurrency,
             next_due: self.observer.next_due(),
             pauses: LivePause::all(pauses, &downstream),
