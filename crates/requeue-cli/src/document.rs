@@ -153,21 +153,12 @@ impl PolicyName {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the policy {name} has {}:\n  {}", counted(.problems.len(), "problem"), .problems.join("\n  "))]
 pub(crate) struct InvalidDocument {
     name: String,
     pub(crate) problems: Vec<String>,
 }
-
-impl fmt::Display for InvalidDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, problems } = self;
-        let count = counted(problems.len(), "problem");
-        write!(f, "the policy {name} has {count}:\n  {}", problems.join("\n  "))
-    }
-}
-
-impl std::error::Error for InvalidDocument {}
 
 pub(crate) fn parse_text(text: &str) -> Result<Document, InvalidPolicy> {
     let mut settings = Settings::default();

@@ -24,24 +24,21 @@ pub(super) struct RunCounts {
     pub(super) table_requests: Option<u64>,
 }
 
-/// `waits` are those of other tenants.
-pub(super) struct Ended<'a> {
-    pub(super) bounds: &'a [Bound],
-    pub(super) calls: &'a Calls,
-    /// The tenant of a message.
-    pub(super) tenant: &'a dyn Fn(u32) -> usize,
-    pub(super) waits: Vec<Duration>,
-    pub(super) counts: RunCounts,
-}
-
 /// The calls of a run, as the first limit counts them, and the bounds that they broke.
 pub(crate) struct Kept {
     pub(super) calls: Calls,
     pub(super) broken: Vec<String>,
 }
 
-pub(super) fn figures(arguments: &Arguments, ended: Ended<'_>) -> (Figures, Kept) {
-    let Ended { bounds, calls, tenant, mut waits, counts } = ended;
+/// `tenant` is that of a message, and `waits` are those of the other tenants' messages.
+pub(super) fn figures(
+    arguments: &Arguments,
+    bounds: &[Bound],
+    calls: &Calls,
+    tenant: impl Fn(u32) -> usize,
+    mut waits: Vec<Duration>,
+    counts: RunCounts,
+) -> (Figures, Kept) {
     let messages = arguments.messages;
     waits.sort_unstable();
     let took = calls.last();

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Arguments;
 use super::calls::{Call, Calls, place};
-use super::figures::{Ended, Kept, RunCounts, figures};
+use super::figures::{Kept, RunCounts, figures};
 use super::limits::{Bound, Change, units};
 use crate::Error;
 use crate::simulated::{
@@ -155,8 +155,7 @@ pub(super) async fn simulate(
         table_requests: table.map(|table| table.requests()),
         ..counts.get()
     };
-    let ended = Ended { bounds, calls: &calls, tenant: &tenant, waits, counts };
-    let (figures, mut kept) = figures(arguments, ended);
+    let (figures, mut kept) = figures(arguments, bounds, &calls, tenant, waits, counts);
     if !has_table {
         kept.broken.clear();
     }
