@@ -9,7 +9,7 @@ use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
 use requeue::embedded::loopback::is_loopback;
-use requeue::queue::{CallError, MAX_QUEUE_NAME, QueueArn, QueueUrl};
+use requeue::queue::{Arn, CallError, MAX_QUEUE_NAME, QueueArn, QueueUrl};
 use requeue::{StartError, printable};
 use requeue_aws::SqsEndpoint;
 
@@ -52,6 +52,12 @@ impl RegionArgument {
         let of_environment =
             || sdk.region().map(AsRef::as_ref).filter(|region: &&str| !region.is_empty());
         self.given().or_else(of_environment).unwrap_or(DEFAULT_REGION)
+    }
+
+    /// The region of this function's ARN, else that of [`or_of`](Self::or_of).
+    pub(crate) fn of_function<'a>(&'a self, name: &'a str, sdk: &'a SdkConfig) -> &'a str {
+        let of_arn = Some(Arn::of(name).region).filter(|region| !region.is_empty());
+        of_arn.unwrap_or_else(|| self.or_of(sdk))
     }
 }
 

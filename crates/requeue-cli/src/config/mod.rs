@@ -89,7 +89,8 @@ pub(crate) async fn of_function(
     region: &RegionArgument,
     name: &str,
 ) -> Result<(BTreeMap<String, String>, String, SdkConfig), Error> {
-    let clients = Clients::of_function(name, region).await;
+    let sdk = crate::sdk::config().await;
+    let clients = Clients::new(&sdk, region.of_function(name, &sdk));
     let configuration = clients.configuration(name).await?;
     let name = configuration.function_name.unwrap_or_else(|| name.to_owned());
     let variables = match configuration.environment {

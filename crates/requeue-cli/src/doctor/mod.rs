@@ -198,15 +198,15 @@ fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding
 async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error> {
     let Arguments { subject: Subject { function, source, queue }, region, policy, .. } = arguments;
     let queue = queue.as_ref().or(source.as_ref());
+    let sdk = crate::sdk::config().await;
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
     let (clients, deployments) = match (function, queue) {
         (Some(function), _) => {
-            let clients = Clients::of_function(function, region).await;
+            let clients = Clients::new(&sdk, region.of_function(function, &sdk));
             let deployment = Box::pin(clients.function(function, document.as_ref())).await?;
             (clients, vec![deployment])
         }
         (None, Some(queue)) => {
-            let sdk = crate::sdk::config().await;
             let found = {
                 let step = format!("waiting for SQS to find {queue}");
                 let _asking = CommandProgress::shown_after(NOTICEABLE, step);

@@ -137,7 +137,8 @@ async fn read(arguments: &Arguments) -> Result<Status, Error> {
     }
     match (function, queue) {
         (Some(function), _) => {
-            let clients = Clients::of_function(function, region).await;
+            let sdk = crate::sdk::config().await;
+            let clients = Clients::new(&sdk, region.of_function(function, &sdk));
             let invoked = clients.invoked(function).await?;
             let sqs = Sqs::of(&clients.sdk, shown_endpoint("SQS", &clients.sdk));
             Reader::new(arguments, sqs, Some(clients)).of_function(invoked).await

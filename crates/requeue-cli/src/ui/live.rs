@@ -175,7 +175,8 @@ pub(super) struct FunctionLog {
 
 impl FunctionLog {
     pub(super) async fn find(name: &str, region: &RegionArgument) -> Result<Self, Error> {
-        let clients = Clients::of_function(name, region).await;
+        let sdk = crate::sdk::config().await;
+        let clients = Clients::new(&sdk, region.of_function(name, &sdk));
         let configuration = clients.configuration(name).await?;
         let queue = configuration.function_name.unwrap_or_else(|| name.to_owned());
         let group = configuration.logging_config.unwrap_or_default().group_of(&queue);

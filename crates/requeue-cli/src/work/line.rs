@@ -377,7 +377,6 @@ mod tests {
             mode: Mode::Requeue,
             hidden: 0,
             running: 8,
-            are_suspects: false,
             concurrency: 8,
             next_due: Some(Duration::from_secs(9)),
             pauses: vec![open(21, "status 503")],
@@ -421,10 +420,7 @@ mod tests {
         let slow = Figures { concurrency: 10, rate: None, ..free };
         let running = running.replace("52/s │ ", "").replace("8 running", "8 of 10 running");
         assert_eq!(slow.lines(80)[0], running);
-        let suspects = Figures { are_suspects: true, ..slow };
-        assert_eq!(suspects.lines(80)[1], "one by one from receive 3 on");
-        let free = Figures { rate: Some(52), are_suspects: false, ..suspects };
-        let busy = Figures { running: 0, ..free };
+        let busy = Figures { rate: Some(52), running: 0, ..slow };
         assert!(!busy.lines(80)[0].contains("next due"), "it is between two batches");
         let idle = Figures { rate: Some(0), ..busy };
         let due = "orders 1,204 waiting │ 0/s │ 1,310 done 96 retried 4 dead │ next due in 9 s";

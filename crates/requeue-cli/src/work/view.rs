@@ -16,7 +16,7 @@ use crate::observe::{Causes, Event, Events, Observer, Reader, ReceivingTrouble, 
 use crate::output::{self, LogLines};
 use crate::progress::{CommandProgress, Growth, NOTICEABLE};
 use crate::stop::Stop;
-use crate::table::{counted, thousands};
+use crate::table::counted;
 use crate::terminal;
 use crate::ui::{LiveCounts, LivePause, LiveState, live_routes};
 

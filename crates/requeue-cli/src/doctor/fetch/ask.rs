@@ -19,7 +19,6 @@ use crate::endpoints;
 use crate::failed_call::{FailedCall, TOO_MANY_PAGES, call_error};
 use crate::function::{LogEvent, encoded, get, log_events};
 use crate::progress::{CommandProgress, NOTICEABLE};
-use crate::queue_argument::RegionArgument;
 
 pub(crate) struct Clients {
     pub(super) region: String,
@@ -54,13 +53,6 @@ impl Clients {
         let progress = CommandProgress::shown_after(NOTICEABLE, "waiting for AWS's configuration");
         let sqs = aws_sdk_sqs::Client::new(&sdk);
         Self { region, sqs, sdk, progress, open: Mutex::default() }
-    }
-
-    /// In the region of the function's ARN, else in this one.
-    pub(crate) async fn of_function(name: &str, region: &RegionArgument) -> Self {
-        let sdk = crate::sdk::config().await;
-        let of_arn = Some(Arn::of(name).region).filter(|region| !region.is_empty());
-        Self::new(&sdk, of_arn.unwrap_or_else(|| region.or_of(&sdk)))
     }
 
     /// Without a line of progress.
@@ -124,10 +116,9 @@ impl Clients {
         resource: &str,
         page: impl AsyncFnMut(Option<String>) -> Page<T>,
     ) -> Known<Vec<T>> {
-        match self.pages(permission, resource, MOST_PAGES, page).await? {
-            (list, true) => Ok(list),
-            _ => Err(Unread::of(permission, resource, CallError::ambiguous(TOO_MANY_PAGES))),
-        }
+        let (list, is_all) = self.pages(permission, resource, MOST_PAGES, page).await?;
+        let too_long = || CallError::ambiguous(TOO_MANY_PAGES);
+        is_all.then_some(list).ok_or_else(|| Unread::of(permission, resource, too_long()))
     }
 
     /// Lambda's response about a resource, which replaces `{}` in the path.
