@@ -163,18 +163,7 @@ fn show(delay: Duration, state: &watch::Receiver<ProgressState>, ended: &mpsc::R
     let (mut estimator, mut stopping) = (Estimator::begin(), None);
     let is_drawn = terminal::can_rewrite();
     let (first, interval) = if is_drawn { (delay, DRAW) } else { (TELL, TELL) };
-    // Parts that take longer show for how long the process was stopped.
-    let goes_on = |mut time: Duration| loop {
-        let (part, began) = (time.min(DRAW), Instant::now());
-        if ended.recv_timeout(part) != Err(RecvTimeoutError::Timeout) {
-            return false;
-        }
-        SQS_REQUESTS.stood_still(began.elapsed().saturating_sub(part));
-        time -= part;
-        if time.is_zero() {
-            return true;
-        }
-    };
+    let goes_on = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
     if !goes_on(first) || is_drawn && !terminal::take() {
         return;
     }

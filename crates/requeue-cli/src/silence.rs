@@ -21,8 +21,6 @@ struct Running {
     /// By action, the requests since its last response that ended without one.
     lost: BTreeMap<&'static str, Lost>,
     last_response: Option<Instant>,
-    /// A late response: the service stopped until then.
-    last_late_response: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,31 +77,8 @@ impl Requests {
         (since > SILENT).then_some(Silence { since, action })
     }
 
-    /// The process itself was stopped for this time, as by SIGSTOP.
-    pub(crate) fn stood_still(&self, time: Duration) {
-        let mut running = self.0.lock();
-        running.requests.values_mut().for_each(|due| due.at += time);
-        for lost in running.lost.values_mut() {
-            (lost.due, lost.ended) = (lost.due + time, lost.ended + time);
-        }
-    }
-
     pub(crate) fn has_responded_since(&self, time: Instant) -> bool {
         self.0.lock().last_response.is_some_and(|response| response > time)
-    }
-
-    /// Whether a request for this action has waited this long for its response.
-    pub(crate) fn has_waited(&self, action: &str, time: Duration) -> bool {
-        let running = self.0.lock();
-        let began = |due: &Due| due.at.checked_sub(due.wait);
-        let waits =
-            |due: &&Due| due.action == action && began(due).is_some_and(|at| at.elapsed() >= time);
-        running.requests.values().any(|due| waits(&due))
-    }
-
-    /// Whether the service has responded late since then: it stopped, and works again.
-    pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
-        self.0.lock().last_late_response.is_some_and(|response| response > time)
     }
 }
 
@@ -125,7 +100,6 @@ impl Request {
         if now.saturating_duration_since(own.at) <= SILENT {
             return;
         }
-        running.last_late_response = Some(now);
         running.lost.clear();
         // A service that had stopped begins to wait now.
         for due in running.requests.values_mut().filter(|due| due.at < now && !due.wait.is_zero()) {
@@ -175,23 +149,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_of_the_process_is_no_silence() {
-        let requests = Requests::default();
-        let stop = Duration::from_secs(240);
-        for ends in [false, true] {
-            let lost = requests.begin("receive", Duration::ZERO);
-            tokio::time::advance(Duration::from_secs(1)).await;
-            let open = Some(lost).filter(|_| !ends);
-            tokio::time::advance(stop).await;
-            requests.stood_still(stop);
-            assert_eq!(since(&requests), None);
-            tokio::time::advance(Duration::from_secs(2)).await;
-            assert_eq!(since(&requests), Some(Duration::from_secs(3)), "{ends}");
-            open.into_iter().for_each(Request::responded);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn other_actions_do_not_hide_one_without_a_response() {
         let (requests, long) = (Requests::default(), Duration::from_secs(20));
         for _ in 0..3 {
@@ -209,13 +166,11 @@ mod tests {
         assert_eq!(since(&requests), None);
         drop(requests.begin("receive", Duration::ZERO));
         tokio::time::advance(Duration::from_secs(5)).await;
-        let began = Instant::now();
         let late = requests.begin("describe", Duration::ZERO);
         drop(requests.begin("describe", Duration::ZERO));
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(!requests.has_recovered_since(began));
         late.responded();
-        assert!(requests.has_recovered_since(began) && requests.silence().is_none());
+        assert_eq!(requests.silence(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,9 +53,6 @@ pub(super) fn may_be_carried_out(code: &str) -> bool {
 }
 
 pub(super) const RECEIVE: &str = "sqs:ReceiveMessage";
-/// A receive that waits this long has a connection.
-const CONNECTED: Duration = Duration::from_secs(1);
-
 pub(super) const DELETE: &str = "sqs:DeleteMessage";
 
 #[derive(Default)]
@@ -192,19 +189,13 @@ impl Sqs {
     }
 
     /// The failure of receiving. Since the next receive may wait for messages, the failure is also
-    /// over when SQS works again. If receives had no connection or lost it, that is any later
-    /// response while one waits; if they had no response, it is a late response.
+    /// over if receives had no response, and another request had one since.
     pub(crate) fn trouble(&self) -> Option<ReceivingTrouble> {
         let state = self.state.lock();
         let trouble = state.failing.as_ref()?;
-        let is_back = match trouble.code.as_str() {
-            code if code == CONNECTION_LOST || is_unconnected(code) => {
-                self.requests.has_responded_since(trouble.last)
-                    && self.requests.has_waited(RECEIVE, CONNECTED)
-            }
-            TIMED_OUT => self.requests.has_recovered_since(trouble.last),
-            _ => false,
-        };
+        let code = trouble.code.as_str();
+        let is_silence = [CONNECTION_LOST, TIMED_OUT].contains(&code) || is_unconnected(code);
+        let is_back = is_silence && self.requests.has_responded_since(trouble.last);
         (!is_back).then(|| trouble.clone())
     }
 }
@@ -216,13 +207,12 @@ mod tests {
     const NO_CONNECTION: &str = "NoConnection: connection refused";
 
     #[tokio::test(start_paused = true)]
-    async fn receives_without_a_connection_are_no_trouble_after_a_response_while_one_waits() {
-        for (code, late, is_over) in [
-            (NO_CONNECTION, false, true),
-            (CONNECTION_LOST, false, true),
-            ("TimedOut", false, false),
-            ("TimedOut", true, true),
-            ("AccessDenied", true, false),
+    async fn receives_without_a_response_are_no_trouble_after_another_response() {
+        for (code, is_over) in [
+            (NO_CONNECTION, true),
+            (CONNECTION_LOST, true),
+            ("TimedOut", true),
+            ("AccessDenied", false),
         ] {
             let sqs = Sqs::default();
             sqs.requests.begin("describe", Duration::ZERO).responded();
@@ -230,15 +220,9 @@ mod tests {
             sqs.failed("http://mq:1", code, Duration::from_secs(1));
             assert!(sqs.trouble().is_some());
             let request = sqs.requests.begin("describe", Duration::ZERO);
-            tokio::time::advance(Duration::from_secs(if late { 3 } else { 1 })).await;
+            tokio::time::advance(Duration::from_secs(1)).await;
             request.responded();
-            // Responses to other requests say nothing while no receive waits.
-            let has_to_wait = [NO_CONNECTION, CONNECTION_LOST].contains(&code);
-            assert_eq!(sqs.trouble().is_none(), is_over && !has_to_wait, "{code} {late}");
-            let receive = sqs.requests.begin(RECEIVE, Duration::from_secs(20));
-            tokio::time::advance(CONNECTED).await;
-            assert_eq!(sqs.trouble().is_none(), is_over, "{code} {late}");
-            drop(receive);
+            assert_eq!(sqs.trouble().is_none(), is_over, "{code}");
         }
     }
 
