@@ -174,7 +174,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
             stop.told().await;
             Ok(())
         }
-        Some((mut processes, mut poller)) => tokio::select! {
+        Some((mut processes, poller)) => tokio::select! {
             biased;
             ended = poller.run(&stop) => ended,
             error = processes.run() => Err(error),

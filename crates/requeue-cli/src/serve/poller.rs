@@ -2,17 +2,17 @@
 //! Requeue in front of it, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, iter};
 
-use futures_util::future::select_all;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use requeue::DeadLetter;
 use requeue::embedded::{Batch, EventSourceMapping, InvocationResult, MessageView, SqsError};
 use requeue::queue::QueueArn;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Arguments;
@@ -21,7 +21,7 @@ use super::target::TargetProcessor;
 use crate::Error;
 use crate::local_function::{LatestStart, LocalFunction, one_line, trace};
 use crate::local_sqs::ServedQueue;
-use crate::observe::{Events, Ids, short_id};
+use crate::observe::{Events, short_id};
 use crate::output::LineOutput;
 use crate::stop::Stop;
 use crate::table::counted;
@@ -50,38 +50,20 @@ impl MappedFunction {
 }
 
 pub(super) struct Poller {
-    mappings: Vec<Mapped>,
-    first: usize,
+    /// With the queue of each.
+    mappings: Vec<(EventSourceMapping, QueueArn)>,
     maximum_concurrency: usize,
     function: MappedFunction,
     events: Option<Events>,
-    invocations: JoinSet<FinishedInvocation>,
     sent: Sent,
     /// Until the function starts, the poller receives no messages, so it wastes no receives.
     starts: watch::Receiver<LatestStart>,
-    batches: u64,
+    batches: AtomicU64,
 }
 
 /// The delays in seconds of the messages that each running invocation has sent, by its trace. The AWS
 /// SDKs give it to each request, as for Lambda's loop detection.
 type Sent = Arc<Mutex<HashMap<String, Vec<u64>>>>;
-
-struct Mapped {
-    mapping: EventSourceMapping,
-    queue: QueueArn,
-    running: usize,
-}
-
-struct FinishedInvocation {
-    /// The place of its mapping.
-    mapping: usize,
-    batch: Batch,
-    /// The ids of the messages, if the page follows them.
-    ids: Vec<Ids>,
-    trace: String,
-    result: InvocationResult,
-    shown: FinishedBatch,
-}
 
 impl Poller {
     pub(super) fn new(
@@ -104,21 +86,18 @@ impl Poller {
                 sent.push(delay(message).unwrap_or_default().as_secs());
             }
         });
-        let mapped = |ServedQueue { queue, .. }: &ServedQueue| Mapped {
-            mapping: EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size),
-            queue: queue.clone(),
-            running: 0,
+        let mapped = |ServedQueue { queue, .. }: &ServedQueue| {
+            let mapping = EventSourceMapping::new(embedded.clone(), queue.clone(), batch_size);
+            (mapping, queue.clone())
         };
         Self {
             mappings: queues.iter().map(mapped).collect(),
-            first: 0,
             maximum_concurrency: arguments.maximum_concurrency.into(),
             function,
             events,
-            invocations: JoinSet::new(),
             sent,
             starts,
-            batches: 0,
+            batches: AtomicU64::new(0),
         }
     }
 
@@ -129,82 +108,58 @@ impl Poller {
         }
     }
 
-    pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), Error> {
+    pub(super) async fn run(&self, stop: &Stop) -> Result<(), Error> {
+        let most = self.maximum_concurrency;
+        let mappings = self.mappings.iter().flat_map(|mapped| iter::repeat_n(mapped, most));
+        let polls = mappings.map(|(mapping, queue)| self.poll(mapping, queue));
+        tokio::select! {
+            biased;
+            () = stop.told() => {
+                LineOutput::Stdout.line("ending the function");
+                Ok(())
+            }
+            Err(error) = try_join_all(polls) => Err(error),
+        }
+    }
+
+    async fn poll(&self, mapping: &EventSourceMapping, queue: &QueueArn) -> Result<(), Error> {
+        let mut starts = self.starts.clone();
         loop {
-            let most = self.maximum_concurrency;
-            let is_free = self.mappings.iter().any(|mapped| mapped.running < most);
-            let starts = *self.starts.borrow_and_update() == LatestStart::Succeeded;
+            starts.wait_for(|latest| *latest == LatestStart::Succeeded).await?;
             tokio::select! {
                 biased;
-                () = stop.told() => {
-                    LineOutput::Stdout.line("ending the function");
-                    return Ok(());
-                }
-                Some(Ok(invocation)) = self.invocations.join_next() => {
-                    self.acknowledge(invocation)?;
-                }
-                Ok(()) = self.starts.changed() => {}
-                polled = next_batch(&self.mappings, self.first, most), if starts && is_free => {
-                    let (at, batch) = polled?;
-                    self.first = (at + 1) % self.mappings.len();
-                    if let Some(batch) = batch {
-                        self.invoke(at, batch);
-                    }
+                Ok(()) = starts.changed() => {}
+                polled = mapping.poll(POLL) => if let Some(batch) = polled? {
+                    self.invoke(mapping, queue, batch).await?;
                 }
             }
         }
     }
 
-    fn invoke(&mut self, mapping: usize, batch: Batch) {
-        self.batches += 1;
-        let has_several = self.mappings.len() > 1;
-        let Mapped { queue, running, .. } = &mut self.mappings[mapping];
-        *running += 1;
-        let (function, number, messages) =
-            (self.function.clone(), self.batches, batch.message_ids().len());
-        let event = batch.event(queue);
-        let queue = has_several.then(|| queue.name().to_owned());
+    async fn invoke(
+        &self,
+        mapping: &EventSourceMapping,
+        queue: &QueueArn,
+        batch: Batch,
+    ) -> Result<(), SqsError> {
+        let number = self.batches.fetch_add(1, Ordering::Relaxed) + 1;
+        let (event, messages) = (batch.event(queue), batch.message_ids().len());
         let events = self.events.as_ref();
         let ids = events.map(|events| received(events, &event)).unwrap_or_default();
         let trace = trace();
         self.sent.lock().insert(trace.clone(), Vec::new());
-        self.invocations.spawn(async move {
-            let begun = Instant::now();
-            let (result, error) = function.invoke(event.to_string(), trace.clone()).await;
-            let took = begun.elapsed();
-            let shown =
-                FinishedBatch { number, queue, messages, kept: 0, sent: Vec::new(), took, error };
-            FinishedInvocation { mapping, batch, ids, trace, result, shown }
-        });
-    }
-
-    fn acknowledge(&mut self, invocation: FinishedInvocation) -> Result<(), SqsError> {
-        let FinishedInvocation { mapping, batch, ids, trace, result, mut shown } = invocation;
-        let Mapped { mapping, running, .. } = &mut self.mappings[mapping];
-        *running -= 1;
-        shown.kept = shown.messages - mapping.acknowledge(&batch, &result)?;
-        shown.sent = self.sent.lock().remove(&trace).unwrap_or_default();
-        if let Some(events) = &self.events {
-            acknowledged(events, ids, &batch.kept(&result), shown.error.as_deref());
+        let begun = Instant::now();
+        let (result, error) = self.function.invoke(event.to_string(), trace.clone()).await;
+        let took = begun.elapsed();
+        let kept = messages - mapping.acknowledge(&batch, &result)?;
+        let sent = self.sent.lock().remove(&trace).unwrap_or_default();
+        if let Some(events) = events {
+            acknowledged(events, ids, &batch.kept(&result), error.as_deref());
         }
-        LineOutput::Stdout.line(shown);
+        let queue = (self.mappings.len() > 1).then(|| queue.name().to_owned());
+        LineOutput::Stdout.line(FinishedBatch { number, queue, messages, kept, sent, took, error });
         Ok(())
     }
-}
-
-/// The next batch, and the position of its mapping. The mappings alternate.
-async fn next_batch(
-    mappings: &[Mapped],
-    first: usize,
-    most: usize,
-) -> Result<(usize, Option<Batch>), SqsError> {
-    let in_turn = (first..mappings.len()).chain(0..first);
-    let polls = in_turn.filter(|at| mappings[*at].running < most).map(|at| {
-        let poll = mappings[at].mapping.poll(POLL);
-        Box::pin(async move { poll.await.map(|batch| (at, batch)) })
-    });
-    // The one that is ready first; no other has received anything then.
-    select_all(polls).await.0
 }
 
 /// Requeue's reasons have at most 256 characters, but a body may have a longer one.
