@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::operation::send_message::SendMessageError;
 use aws_sdk_sqs::types::MessageAttributeValue;
-use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
+use requeue::aws::SdkConfig;
+use requeue::embedded::DEFAULT_REGION;
 use requeue::printable;
 use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, MAX_DELAY};
 use serde_json::json;
@@ -24,7 +25,7 @@ use crate::failed_call::{FailedCall, call_error};
 use crate::local_sqs::{SQS_PORT, dead_letters_of};
 use crate::output::{self, outln};
 use crate::progress::{CommandProgress, NOTICEABLE, SQS_REQUESTS};
-use crate::queue_argument::{QueueName, RegionArgument, sqs_client};
+use crate::queue_argument::{FoundQueue, QueueName, RegionArgument, sqs_client};
 use crate::stop::Stop;
 use crate::table::messages;
 use crate::{Error, bail, environment, sdk};
@@ -81,15 +82,24 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
         );
     }
     let progress = CommandProgress::shown_after(NOTICEABLE, "looking for the queue");
-    let to = match arguments.at_sqs().await? {
-        Some(queue) => at_sqs(arguments, &queue).await?,
+    let (found, sdk) = match arguments.at_sqs().await? {
+        Some(queue) => {
+            let sdk = sdk::config().await;
+            (queue.find("--queue", &arguments.region, &sdk).await?, sdk)
+        }
         None => served(arguments.sqs_port, arguments.queue.as_ref()).await?,
     };
-    let is_fifo = to.url.strip_suffix(".fifo").is_some();
-    arguments.check(&to.url, is_fifo)?;
+    found.note.iter().for_each(|text| output::remark(text));
+    let url = match &arguments.queue {
+        Some(QueueName::Url { text, .. }) => text.clone(),
+        _ => found.arn.url(),
+    };
+    let client = sqs_client(&sdk, found.arn.region());
+    let is_fifo = found.arn.is_fifo();
+    arguments.check(found.arn.name(), is_fifo)?;
     let attributes: Vec<_> =
         message.attributes().into_iter().map(|(name, value)| (name, typed(value))).collect();
-    progress.step(format!("sending to {}", to.url));
+    progress.step(format!("sending to {} at {}", found.arn.name(), found.endpoint));
     progress.count("messages", Some(message.count.into()));
     let delay_secs = arguments.delay.and_then(|delay| i32::try_from(delay.as_secs()).ok());
     let (mut ids, mut ended) = (Vec::new(), ExitCode::SUCCESS);
@@ -97,10 +107,9 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
     for number in 1..=message.count {
         let id = arguments.deduplication_id.clone();
         let id = id.or_else(|| is_fifo.then(|| Uuid::new_v4().to_string()));
-        let request = to
-            .client
+        let request = client
             .send_message()
-            .queue_url(&to.url)
+            .queue_url(&url)
             .message_body(&body)
             .set_message_attributes(Some(attributes.iter().cloned().collect()))
             .set_message_group_id(message.group.clone())
@@ -109,7 +118,7 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
         let running = SQS_REQUESTS.begin("sqs", Duration::ZERO);
         let sent = tokio::select! {
             biased;
-            sent = request.send() => sent.map_err(|error| to.failed("SendMessage", &error))?,
+            sent = request.send() => sent.map_err(|error| failed(&found, &error))?,
             () = stop.told() => {
                 drop(progress);
                 output::note(format_args!(
@@ -135,33 +144,20 @@ async fn send(arguments: &Arguments, stop: &Stop) -> Result<ExitCode, Error> {
         progress.done(number);
     }
     if arguments.json {
-        let told = output::json(&json!({ "queue": to.queue, "messageIds": ids }));
+        let told = output::json(&json!({ "queue": found.arn.to_string(), "messageIds": ids }));
         told.inspect_err(|_| output::note(format_args!("messages sent: {}", ids.join(", "))))?;
     }
     Ok(ended)
 }
 
-pub(crate) struct Destination {
-    pub(crate) client: Client,
-    pub(crate) url: String,
-    /// Its ARN, or its URL if the ARN is unknown.
-    queue: String,
-    pub(crate) endpoint: String,
-}
-
-impl Destination {
-    /// The error of a request. SQS's own words distinguish a message that it refuses.
-    fn failed<E>(&self, operation: &str, error: &SdkError<E>) -> String
-    where
-        E: ProvideErrorMetadata + std::error::Error + 'static,
-    {
-        let call = call_error(error);
-        let failed = FailedCall::of_sqs(operation, &self.queue, &self.endpoint, &call);
-        let words = error.as_service_error().and_then(ProvideErrorMetadata::message);
-        match words.filter(|_| failed.is_about_the_request()) {
-            Some(words) => format!("{failed}: {}", printable::line(words)),
-            None => failed.to_string(),
-        }
+/// The error of a send. SQS's own words distinguish a message that it refuses.
+fn failed(to: &FoundQueue, error: &SdkError<SendMessageError>) -> String {
+    let (call, queue) = (call_error(error), to.arn.to_string());
+    let failed = FailedCall::of_sqs("SendMessage", &queue, &to.endpoint, &call);
+    let words = error.as_service_error().and_then(ProvideErrorMetadata::message);
+    match words.filter(|_| failed.is_about_the_request()) {
+        Some(words) => format!("{failed}: {}", printable::line(words)),
+        None => failed.to_string(),
     }
 }
 
@@ -177,8 +173,7 @@ impl Arguments {
         })
     }
 
-    fn check(&self, url: &str, is_fifo: bool) -> Result<(), Error> {
-        let name = url.rsplit('/').next().unwrap_or(url);
+    fn check(&self, name: &str, is_fifo: bool) -> Result<(), Error> {
         if is_fifo && self.message.group.is_none() {
             bail!("{name} is a FIFO queue, and each of its messages needs a group; add --group ID");
         }
@@ -200,7 +195,7 @@ impl Arguments {
 pub(crate) async fn served(
     sqs_port: Option<u16>,
     queue: Option<&QueueName>,
-) -> Result<Destination, Error> {
+) -> Result<(FoundQueue, SdkConfig), Error> {
     let port = sqs_port.unwrap_or(SQS_PORT);
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
         bail!(
@@ -209,33 +204,30 @@ pub(crate) async fn served(
              URL or ARN"
         );
     }
-    let endpoint = format!("http://127.0.0.1:{port}");
-    let config = aws_sdk_sqs::Config::builder()
+    let sdk = SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(DEFAULT_REGION))
         // Example credentials, never those of the user.
-        .credentials_provider(Credentials::new("example", "example", None, None, "example"))
+        .credentials_provider(SharedCredentialsProvider::new(Credentials::new(
+            "example", "example", None, None, "example",
+        )))
         .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .endpoint_url(&endpoint)
+        .endpoint_url(format!("http://127.0.0.1:{port}"))
         .build();
-    let client = Client::from_conf(config);
-    let listed = timeout(RESPONSE_TIMEOUT, client.list_queues().send()).await;
-    let listed = listed.map_err(|_| {
+    let region = RegionArgument::default();
+    let find = async {
+        let only = if queue.is_none() { Some(only(&region, &sdk).await?) } else { None };
+        let queue = queue.or(only.as_ref()).ok_or("the queue is missing")?;
+        queue.find("--queue", &region, &sdk).await
+    };
+    let found = timeout(RESPONSE_TIMEOUT, find).await.map_err(|_| {
         format!(
             "port {port} of 127.0.0.1 did not respond within {} s; another program may use it; \
              name the port of `requeue serve` with --sqs-port",
             RESPONSE_TIMEOUT.as_secs()
         )
-    })?;
-    let to = |url: String| {
-        let (client, endpoint) = (client.clone(), endpoint.clone());
-        Destination { client, queue: url.clone(), url, endpoint }
-    };
-    let listed = listed.map_err(|error| to(endpoint.clone()).failed("ListQueues", &error))?;
-    match queue {
-        Some(name) => Ok(to(format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}"))),
-        None => only(listed.queue_urls(), &endpoint).map(|only| to(only.to_owned())),
-    }
+    })??;
+    Ok((found, sdk))
 }
 
 /// The only queue at the endpoint of AWS's environment. `is_at_sqs`: an option leads there.
@@ -249,46 +241,29 @@ pub(crate) async fn only_queue(
         }
         return Ok(None);
     }
-    let sdk = sdk::config().await;
-    let endpoint = shown_endpoint("SQS", &sdk);
-    let listed = sqs_client(&sdk, region.or_of(&sdk)).list_queues().send().await;
+    only(region, &sdk::config().await).await.map(Some)
+}
+
+/// The only queue that is no dead-letter queue.
+async fn only(region: &RegionArgument, sdk: &SdkConfig) -> Result<QueueName, Error> {
+    let endpoint = shown_endpoint("SQS", sdk);
+    let listed = sqs_client(sdk, region.or_of(sdk)).list_queues().send().await;
     let listed = listed.map_err(|error| {
         let error = call_error(&error);
         FailedCall::of_sqs("ListQueues", &endpoint, &endpoint, &error).to_string()
     })?;
-    let url = only(listed.queue_urls(), &endpoint)?;
-    Ok(Some(QueueName::Name(url.rsplit('/').next().unwrap_or(url).to_owned())))
-}
-
-/// The only one of these queues that is no dead-letter queue, by its name.
-fn only<'a>(urls: &'a [String], endpoint: &str) -> Result<&'a str, Error> {
-    let dead_letters: Vec<String> = urls.iter().map(|url| dead_letters_of(url)).collect();
-    match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
-        [only] => Ok(only),
+    let names = listed.queue_urls().iter().filter_map(|url| url.rsplit('/').next());
+    let names: Vec<&str> = names.collect();
+    let dead_letters: Vec<String> = names.iter().map(|name| dead_letters_of(name)).collect();
+    let sources = names.into_iter().filter(|name| !dead_letters.iter().any(|dead| dead == name));
+    match sources.collect::<Vec<_>>()[..] {
+        [only] => Ok(QueueName::Name(only.to_owned())),
         [] => bail!("there is no queue at {endpoint}; create one, or name it with --queue"),
         ref several => {
-            let names = several.iter().filter_map(|url| url.rsplit('/').next());
-            let names = names.collect::<Vec<_>>().join(", ");
+            let names = several.join(", ");
             bail!("there are several queues at {endpoint}: {names}; choose one with --queue")
         }
     }
-}
-
-/// Any other queue, by AWS's environment.
-async fn at_sqs(arguments: &Arguments, queue: &QueueName) -> Result<Destination, Error> {
-    let sdk = sdk::config().await;
-    let found = queue.find("--queue", &arguments.region, &sdk).await?;
-    found.note.iter().for_each(|text| output::remark(text));
-    let url = match queue {
-        QueueName::Url { text, .. } => text.clone(),
-        QueueName::Arn(_) | QueueName::Name(_) => found.arn.url(),
-    };
-    Ok(Destination {
-        client: sqs_client(&sdk, found.arn.region()),
-        url,
-        queue: found.arn.to_string(),
-        endpoint: found.endpoint,
-    })
 }
 
 fn typed(attribute: Attribute) -> MessageAttributeValue {

@@ -52,12 +52,8 @@ impl Sqs {
         Self { port: SqsQueue::new(&client), client, endpoint }
     }
 
-    pub(crate) fn by(client: Client, endpoint: String) -> Self {
-        Self { endpoint, ..Self::new(client) }
-    }
-
     pub(crate) fn of(sdk: &SdkConfig, endpoint: String) -> Self {
-        Self::by(Client::new(sdk), endpoint)
+        Self { endpoint, ..Self::new(Client::new(sdk)) }
     }
 
     pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {

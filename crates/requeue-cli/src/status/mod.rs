@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::DEFAULT_REGION;
-use requeue::queue::{Description, QueueArn, QueueUrl};
+use requeue::queue::{Description, QueueArn};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
@@ -153,10 +152,9 @@ async fn read(arguments: &Arguments) -> Result<Status, Error> {
             Reader::new(arguments, sqs, clients).of_queue(&found.arn).await
         }
         (None, queue) => {
-            let to = served(*sqs_port, queue.as_ref()).await?;
-            let url: QueueUrl = to.url.parse()?;
-            let sqs = Sqs::by(to.client, to.endpoint);
-            Reader::new(arguments, sqs, None).of_queue(&url.arn("aws", DEFAULT_REGION)).await
+            let (found, sdk) = served(*sqs_port, queue.as_ref()).await?;
+            let sqs = Sqs::of(&sdk, found.endpoint);
+            Reader::new(arguments, sqs, None).of_queue(&found.arn).await
         }
     }
 }
