@@ -108,7 +108,8 @@ fn ends_of_numbers(lines: &[String]) -> Vec<Vec<usize>> {
 
 const OUTAGE: [&str; 8] =
     ["simulate", "outage", "--messages", "2000", "--outage", "9", "--rate", "500"];
-const RATE: [&str; 6] = ["simulate", "rate", "--messages", "2000", "--environments", "5"];
+const RATE: [&str; 8] =
+    ["simulate", "rate", "--messages", "2000", "--environments", "5", "--tenants", "5"];
 
 #[test]
 fn each_table_fits_into_its_terminal() {
