@@ -62,9 +62,12 @@ fn an_error_at_the_end_of_a_response_in_chunks_keeps_the_batch() {
     let mut served = Served::start(&["--function", &path], &[]);
     for (at, body) in ["", "{}", r#"{"batchItemFailures""#].iter().enumerate() {
         served.send(&[&format!("chunks {body}")]);
-        served.line("1| status 202");
         let number = at + 1;
         served.line(&format!("#{number} 1 message: all kept, function error: Refused: no, "));
+        // The process has its response at the same time.
+        if served.seen.iter().filter(|line| *line == "1| status 202").count() < number {
+            served.line("1| status 202");
+        }
     }
 }
 
