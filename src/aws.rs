@@ -188,7 +188,6 @@ impl Credentials {
         Self(Arc::new(Mutex::new(known)))
     }
 
-    /// The configuration with these credentials.
     fn within(self, config: SdkConfig) -> SdkConfig {
         let provider = config.credentials_provider();
         lock(&self.0).provider = provider.and_then(|provider| provider.cache_partition());

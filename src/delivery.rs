@@ -54,7 +54,6 @@ pub(crate) struct Delivery {
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
     pub(crate) sent: SystemTime,
-    /// When this copy was first received in this queue, if that is known.
     pub(crate) copy_first_received: Option<SystemTime>,
     pub(crate) group_id: Option<String>,
     /// The sender's trace for X-Ray. That of a copy is not its producer's.

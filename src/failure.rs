@@ -211,7 +211,6 @@ impl Failure {
         self.service == ServiceState::Refused
     }
 
-    /// Notes doubt where there is some.
     pub(crate) fn doubted(self, is_in_doubt: bool) -> Self {
         if is_in_doubt { self.in_doubt() } else { self }
     }

@@ -112,7 +112,6 @@ impl Senders {
         }
     }
 
-    /// Warns once that the fields of a sender are not trusted.
     pub(crate) fn warn(&self, sender: Option<Principal>) {
         if self.has_warned.swap(true, Ordering::Relaxed) {
             return;

@@ -20,10 +20,8 @@ use crate::table::Table;
 use crate::wire::Wrap;
 use crate::words::words;
 
-/// The problem of settings with `idempotency` and without a table.
 pub(crate) const NO_TABLE: &str = "the policy has `idempotency`, which needs a table: set Settings::shared_table, or remove `idempotency`";
 
-/// The problem of settings with `fair_shares` for a function whose copies Lambda takes for a loop.
 pub(crate) const NO_COPIES: &str = "the policy has `fair_shares`, and Lambda stops a message after about 16 copies in a row, of which a wait for \
                                     other tenants may take more: set the function's property RecursiveLoop and Settings::recursive_loop to Allow, or \
                                     remove `fair_shares`";
@@ -315,7 +313,6 @@ impl Settings {
         settings
     }
 
-    /// Replaces the values that differ for one queue.
     pub(crate) fn apply(&mut self, own: QueueSettings) {
         let QueueSettings { policy, rules, timeout, concurrency, dead_letter } = own;
         let RetryPolicy { sqs_calls, receive_calls, .. } = self.policy.clone();

@@ -18,11 +18,8 @@ pub(crate) struct RetryState {
     pub(crate) original_message_id: Option<String>,
     /// When this copy was sent.
     pub(crate) retry_timestamp: Option<SystemTime>,
-    /// When the message was first sent.
     pub(crate) first_sent: Option<SystemTime>,
-    /// When the message was first received.
     pub(crate) first_received: Option<SystemTime>,
-    /// The class of the last failure.
     pub(crate) class: Option<FailureClass>,
     /// The delay after the last failure, in whole seconds.
     pub(crate) delay: Option<Duration>,
@@ -61,7 +58,6 @@ pub(crate) struct RetryState {
 }
 
 impl RetryState {
-    /// Retries used for failures of `class`.
     pub(crate) fn count(&self, class: FailureClass) -> u32 {
         self.counts[class as usize]
     }
@@ -145,7 +141,6 @@ impl RetryState {
         self.hops = self.hops.saturating_add(1);
     }
 
-    /// The handler asked for a later time.
     pub(crate) fn note_postponement(&mut self) {
         self.deferrals = 0;
         self.start_tag = None;

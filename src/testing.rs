@@ -75,7 +75,6 @@ pub use send_request::SendRequest;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
 const BEGINNING: Duration = Duration::from_secs(1_790_000_000);
-/// The function's timeout in the ready Lambda's template.
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const BATCH_SIZE: usize = 10;
 /// The limit of [`World::run_until_empty`]. A handler that finishes its messages needs fewer.

@@ -18,7 +18,6 @@ pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
     attribute.as_text().filter(|text| is_traceparent(text))
 }
 
-/// Whether a `traceparent` is well-formed.
 pub(crate) fn is_traceparent(text: &str) -> bool {
     let mut parts = text.splitn(4, '-');
     let [version, trace, parent, rest] = [(); 4].map(|()| parts.next().unwrap_or_default());

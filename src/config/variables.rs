@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::policy::{InProblems, Json, MAX_SECONDS, Problems, listed};
 
 pub(super) const PREFIX: &str = "REQUEUE_";
-/// The prefix of variables for this project's tests.
 const TEST_PREFIX: &str = "REQUEUE_TEST_";
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.

@@ -97,7 +97,6 @@ impl Decoder {
     }
 }
 
-/// How far the retry fields of a body are trusted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Full,

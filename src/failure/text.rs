@@ -59,7 +59,6 @@ impl ServiceText {
         kept.contains(char::is_alphabetic).then(|| Self(kept.into()))
     }
 
-    /// The same without the words of these texts.
     fn without(&self, texts: &[&str]) -> Option<Self> {
         let decoded = |text: &&str| {
             let value: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -163,7 +162,6 @@ impl Failure {
         Some(self.said.as_ref()?.without(texts)?.0.into_string())
     }
 
-    /// The most bytes of the service's own words.
     pub(crate) const MAX_SAID: usize = ServiceText::MAX_BYTES;
 }
 

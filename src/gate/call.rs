@@ -13,12 +13,10 @@ fn hash(key: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// A message that asks to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The same for all copies of one message.
     pub(crate) message: u64,
-    /// Its calls that failed before.
     pub(crate) failures: u32,
     pub(crate) since: SystemTime,
 }
@@ -37,7 +35,6 @@ impl Caller {
     }
 }
 
-/// Why a message may not call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotPermitted {
     pub(crate) why: Deferral,
@@ -61,7 +58,6 @@ pub(crate) enum Reply {
     Down,
     /// The call is no evidence about the service.
     Silent,
-    /// No call was made.
     Uncalled,
 }
 

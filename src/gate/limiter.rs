@@ -14,7 +14,6 @@ use crate::scope::Scope;
 /// The most scopes with a limit of their own. Further scopes share one limit.
 const MAX_SCOPES: usize = 10_000;
 
-/// The limits of all scopes.
 #[derive(Default)]
 pub(crate) struct Limiter {
     scopes: Mutex<Scopes>,

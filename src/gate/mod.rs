@@ -33,7 +33,6 @@ pub(crate) enum TimeLeft {
     TooLittle,
 }
 
-/// The time at which the message expires, if it does.
 pub(crate) fn expires(policy: &RetryPolicy, delivery: &Delivery) -> Option<SystemTime> {
     let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min()?;
     delivery.first_sent.checked_add(ttl)

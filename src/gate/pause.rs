@@ -227,7 +227,6 @@ impl Recovery {
         Demand { ask: Ask::Retry, tenant: None, units: 1, longest: self.limit.max_reservation }
     }
 
-    /// The refusal of a message without a reservation.
     pub(crate) fn refusal(&self) -> NotPermitted {
         NotPermitted { why: Deferral::CircuitOpen, rest: self.rest }
     }

@@ -90,7 +90,6 @@ impl Protection {
         })
     }
 
-    /// The pauses of all scopes, with the time until a message may probe.
     pub(crate) fn pauses(&self, now: SystemTime) -> Vec<(Scope, NotPermitted)> {
         self.scopes()
             .iter_mut()

@@ -70,7 +70,6 @@ pub(crate) enum PauseStanding {
     MayProbe(Deferral),
 }
 
-/// The lock of a message that probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProbeLock(u64);
 
@@ -79,7 +78,6 @@ impl ProbeLock {
         Self(epoch_nanos(now).saturating_add(nanos(lasts.min(LONGEST_LOCK))))
     }
 
-    /// Whether the lock lasts for this time.
     pub(crate) fn lasts(self, time: Duration, now: SystemTime) -> bool {
         self.0 >= epoch_nanos(now).saturating_add(nanos(time))
     }
@@ -225,7 +223,6 @@ impl SharedHealth {
         self.begin(self.unchanged(), OPEN, until, length, 0, at)
     }
 
-    /// Ends the pause, since its probe got a response.
     pub(crate) fn close(&self, now: SystemTime) -> Update {
         let at = epoch_nanos(now);
         let update = self.begin(self.unchanged(), NOT_PAUSED, 0, 0, 0, at);

@@ -218,7 +218,6 @@ pub trait DynBulk<T>: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = CallResult> + Send + '_>>;
 }
 
-/// See [`DynBulk::call`].
 pub(crate) type CallResult = Result<Vec<Result<(), Failure>>, Failure>;
 
 impl<B: BulkHandler<T>, T: Send + 'static> DynBulk<T> for InBulk<B> {

@@ -87,7 +87,6 @@ impl<'de, S: Expected> Visitor<'de> for InPlace<'_, S> {
     other!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
 }
 
-/// A text, or nothing.
 #[derive(Default)]
 pub(super) struct LenientText(pub(super) Option<String>);
 

@@ -106,7 +106,6 @@ pub fn init_logging_to<W: std::io::Write>(
     log_panics_by_place();
 }
 
-/// The filter by the host's level, or by `default`.
 fn filter(host: &Host, default: tracing::Level) -> EnvFilter {
     let level =
         host.log_level.as_deref().and_then(filter_of).unwrap_or(LevelFilter::from_level(default));

@@ -60,7 +60,6 @@ pub(crate) struct Claim {
     longest_line: u64,
 }
 
-/// The share of one message in a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     /// The reservation of this number, from 0.
@@ -68,7 +67,6 @@ pub(crate) enum Share {
     /// The message joins this flow, with this start tag unless another message joins first. It
     /// returns at this time at the earliest.
     Joined(usize, StartTag, u64),
-    /// The message keeps its start tag.
     Waits(StartTag),
     Full,
     LineFull,
@@ -220,7 +218,6 @@ impl Claim {
         self.slots
     }
 
-    /// The admission of a message by its share, if the state was `before`.
     pub(crate) fn admission(&self, share: Share, before: &LimitState) -> Admission {
         match share {
             Share::Slot(number) => {
@@ -244,7 +241,6 @@ impl Claim {
         }
     }
 
-    /// The state afterwards, if it was `before`.
     pub(crate) fn next(&self, before: &LimitState) -> LimitState {
         let mut next = *before;
         next.pace = self.restarted.unwrap_or(before.pace);
@@ -312,7 +308,6 @@ impl Claim {
         from_epoch_nanos(at.max(earliest.saturating_add(waits)))
     }
 
-    /// The scheduled time of a message with this start tag, after a pause until then.
     pub(super) fn paused(&self, tag: StartTag, until: SystemTime) -> SystemTime {
         self.turn(&self.seen, tag, epoch_nanos(until))
     }

@@ -186,7 +186,6 @@ impl FairQueue {
         self.flows.iter().map(of).filter(|tenant| tenant.waiting > 0).collect()
     }
 
-    /// The start tag of the next message of a tenant.
     pub(super) fn next_tag(&self, tenant: Tenant) -> StartTag {
         StartTag(self.flows[self.place(tenant)].finish().max(self.time()))
     }
@@ -264,7 +263,6 @@ impl FairQueue {
         self.joined.saturating_add(units)
     }
 
-    /// This waiting list with the changes from `seen` to `next`.
     pub(super) fn with(mut self, seen: &Self, next: &Self) -> Self {
         let time = seen.time();
         for (flow, (seen, next)) in self.flows.iter_mut().zip(seen.flows.iter().zip(next.flows)) {

@@ -57,7 +57,6 @@ impl Override {
         }
     }
 
-    /// The limit in effect.
     pub(super) fn in_effect(&self, known: &KnownLimit, now: u64) -> KnownLimit {
         match self.interval_at(now) {
             // A pace of the operator's interval is older than the limit's.

@@ -39,7 +39,6 @@ const SINCE: Field = Field::new("partSince");
 const INTERVAL: Field = Field::new("interval");
 const KNOWN_SINCE: Field = Field::new("intervalSince");
 
-/// A limit, as an execution environment knows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownLimit {
     pub(crate) limit: RateLimit,

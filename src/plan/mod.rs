@@ -25,7 +25,6 @@ pub(crate) struct Decision {
     pub(crate) failure: Option<Failure>,
     /// How long the handler ran; `None` if it was not called.
     pub(crate) elapsed: Option<Duration>,
-    /// Whether it shared the call of another message.
     pub(crate) joined_call: bool,
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
@@ -261,7 +260,6 @@ fn show(delivery: &Delivery) -> Plan {
 
 #[derive(Debug)]
 pub(crate) struct Copy {
-    /// The queue of the original.
     pub(crate) from: Arc<QueueArn>,
     pub(crate) to: Arc<QueueArn>,
     body: Stamped,
@@ -271,7 +269,6 @@ pub(crate) struct Copy {
     pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
-/// Why no copy can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsendable {
     /// The body cannot carry the count, and wrapping is switched off.
@@ -283,7 +280,6 @@ pub(crate) enum Unsendable {
 }
 
 impl Unsendable {
-    /// The code in a settlement.
     pub(crate) fn code(self) -> String {
         match self {
             Self::NotWrappable => "NotWrappable",
@@ -318,7 +314,6 @@ impl Copy {
         self.body.set_timestamp(now);
     }
 
-    /// The entry that sends this copy of `delivery`.
     pub(crate) fn outgoing<'a>(&'a self, delivery: &'a Delivery) -> Outgoing<'a> {
         let id = delivery.message_id.as_deref().filter(|_| self.to.is_fifo());
         let mut outgoing = Outgoing::new(self.body.as_str(), &delivery.attributes);
@@ -330,7 +325,6 @@ impl Copy {
     }
 }
 
-/// The state that every copy of this delivery carries.
 fn carried(delivery: &Delivery) -> RetryState {
     let mut state = delivery.state.clone();
     state.original_message_id = delivery.original_id().map(str::to_owned);

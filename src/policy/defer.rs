@@ -204,7 +204,6 @@ fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duratio
     last.map_or_else(|| classes.map(left).into_iter().min().unwrap_or_default(), left)
 }
 
-/// The wait of a deferral, for a message that waits with its visibility timeout.
 pub(crate) fn deferred_by_visibility(wait: Wait, now: SystemTime) -> Wait {
     Wait::from(wait.total().max(LEAST_VISIBILITY_DEFERRAL), now)
 }

@@ -85,7 +85,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Messages with this key may share its call.
     pub(super) fn key(&self, most: usize) -> CallKey {
         let Self { delivery, scope, may_be_deferred, .. } = *self;
         CallKey {
@@ -153,7 +152,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Acquires the event of the message, so that it is handled once.
     async fn acquire(&self, events: &Events, acquired: &mut Acquisition) -> Result<(), Uncalled> {
         let Self { attempts, slot, delivery, turn, .. } = *self;
         let (name, is_key_missing) = name(events, delivery);

@@ -266,13 +266,11 @@ impl Attempts {
         }
     }
 
-    /// Defers a message whose handler could not be called.
     pub(super) fn deferred(&self, delivery: &Delivery, why: Deferral, sample: f64) -> Uncalled {
         let QueuePolicy { policy, .. } = self.inner.policy(delivery);
         policy::defer(policy, why, delivery.deferrals(), self.now(), sample).into()
     }
 
-    /// The decision about a delivery that no slot took in time.
     pub(super) fn not_started(&self, delivery: &Arc<Delivery>) -> Decision {
         let turn = &self.turn();
         self.gate(delivery, turn).unwrap_or_else(|| {

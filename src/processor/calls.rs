@@ -92,7 +92,6 @@ pub(super) enum Verdict<T> {
     Leaderless(CallMember<T>),
 }
 
-/// How a message has joined a call.
 pub(super) enum Joined<T> {
     Leads(Leading<T>),
     Follows(oneshot::Receiver<Verdict<T>>),

@@ -39,7 +39,6 @@ const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 /// Why an attempt is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Its time is over.
     TimeOut,
     /// The host shuts down.
     Stop,
@@ -47,7 +46,6 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// The order of the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Any, in at most this many slots at once.
@@ -182,7 +180,6 @@ struct Running {
     permit: Option<Permit>,
     /// Whether another slot makes its call, and reports how that ended.
     follows: bool,
-    /// The reason why its handler is to end, if it is.
     end: Option<End>,
     due: Instant,
     waker: Option<Waker>,

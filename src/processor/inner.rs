@@ -44,7 +44,6 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// The shared values, and the settler of the same settings.
     pub(super) fn new<Q: Queue>(queue: Q, settings: Settings) -> (Self, Arc<Settler<Q>>) {
         assert!(!settings.lacks_table(), "{NO_TABLE}");
         let mut settings = telemetry::completed(settings);
@@ -112,7 +111,6 @@ impl Inner {
         (inner, settler)
     }
 
-    /// The policy for a delivery, with its pauses and circuits.
     pub(super) fn policy(&self, delivery: &Delivery) -> &QueuePolicy {
         self.policies.of(delivery.queue.as_deref())
     }
@@ -137,7 +135,6 @@ impl Inner {
 
 pub(super) struct Policies {
     default: QueuePolicy,
-    /// The policies of single queues, by the queue's name.
     own: HashMap<String, QueuePolicy>,
 }
 

@@ -202,7 +202,6 @@ where
         deadlines.concurrency.saturating_mul(self.messages_per_call())
     }
 
-    /// The most messages of a call.
     pub(crate) fn messages_per_call(&self) -> usize {
         self.handler.as_bulk().map_or(1, DynBulk::messages_per_call).max(1)
     }

@@ -28,7 +28,6 @@ pub(super) struct Pacer {
 pub(super) struct PacerGate(sync::Mutex<Option<Instant>>);
 
 impl PacerGate {
-    /// Whether a call may be made at once.
     pub(super) fn lets_through(&self, limit: &RateLimit, units: u32) -> bool {
         self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit, units).is_ok())
     }

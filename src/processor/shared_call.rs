@@ -21,7 +21,6 @@ pub(super) struct Try<'a, T> {
     pub(super) is_coming: bool,
     /// Whether another message led its call.
     pub(super) joined: bool,
-    /// The call that it leads.
     pub(super) leading: Option<Leading<T>>,
 }
 

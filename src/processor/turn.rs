@@ -32,7 +32,6 @@ pub(super) enum Handled {
     Uncalled(Uncalled),
 }
 
-/// The decision about a message whose handler is not called.
 #[derive(Clone, Copy)]
 pub(super) struct Uncalled {
     pub(super) disposition: Disposition,
@@ -197,7 +196,6 @@ impl Attempts {
 pub(crate) struct Stop {
     /// No further handler starts.
     pub(crate) starting: CancellationToken,
-    /// Running handlers are cancelled.
     pub(crate) running: CancellationToken,
 }
 

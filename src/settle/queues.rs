@@ -20,7 +20,6 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct SendPause(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 
 impl SendPause {
-    /// Whether a send to this queue may begin now.
     pub(super) fn lets_pass(&self, queue: &QueueArn) -> bool {
         match lock(&self.0).get_mut(queue) {
             None => true,
@@ -33,7 +32,6 @@ impl SendPause {
         }
     }
 
-    /// Notes how a send to this queue ended.
     pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
         let mut paused_until = lock(&self.0);
         match error {
@@ -67,7 +65,6 @@ impl MaxLengths {
         }
     }
 
-    /// Notes that a message of this many bytes was refused.
     pub(super) fn note_refused(&self, queue: &Arc<QueueArn>, bytes: usize) {
         let max = self.of(queue).min(bytes.saturating_sub(1));
         lock(&self.0).insert(Arc::clone(queue), (max, Instant::now() + REMEMBERED));

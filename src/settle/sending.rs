@@ -26,7 +26,6 @@ pub(super) struct Route {
     pub(super) to: Arc<QueueArn>,
 }
 
-/// A copy to be sent, and the decision that asked for it.
 pub(super) struct Sending {
     pub(super) decision: Decision,
     pub(super) copy: Copy,
@@ -39,7 +38,6 @@ pub(super) struct Sending {
 pub(super) enum Sent {
     /// To be sent, or to be sent again after an error with this code.
     NotYet(Option<String>),
-    /// SQS has confirmed it.
     Confirmed,
     /// It cannot be sent, or not in time.
     Refused(String),
@@ -67,7 +65,6 @@ impl Sending {
         self.sent == Sent::Confirmed
     }
 
-    /// Whether its queue takes no message of this length.
     pub(super) fn is_too_long(&self) -> bool {
         matches!(&self.sent, Sent::Refused(code) if code == MESSAGE_TOO_LONG)
     }

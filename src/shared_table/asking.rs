@@ -23,7 +23,6 @@ const FRESH: Duration = Duration::from_millis(500);
 /// keep about their order, and need no copy.
 pub(super) const LATER: Duration = Duration::from_millis(200);
 
-/// The task that asks for the messages of a scope.
 pub(super) struct AskTask {
     client: Arc<TableClient>,
     item: Arc<SharedScope>,
@@ -75,7 +74,6 @@ impl AskTask {
         }
     }
 
-    /// Asks for these messages together.
     async fn round(&self, mut waiting: Vec<Asker>) {
         let client = &*self.client;
         // If the limit changed a moment ago, the last message has the new one.

@@ -59,7 +59,6 @@ impl InProgressRecord {
     }
 }
 
-/// The result for an attempt that wants to handle an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Acquired {
     /// The attempt has the record, and may call the handler.
@@ -201,7 +200,6 @@ impl Events {
 /// The attempts from the second receive on.
 const ATTEMPTS: Field = Field::new("attempts");
 
-/// An attempt that the table has counted.
 #[derive(Debug)]
 pub(crate) struct Counted {
     key: Key,

@@ -29,7 +29,6 @@ pub(super) struct SharedScope {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) health: SharedHealth,
-    /// The limit in the same item.
     pub(super) limit: LimitState,
     /// The expiry of the item. The limit in the item may need it for longer than the pause.
     pub(super) expires: u64,
@@ -49,7 +48,6 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Whether the call probes a pause.
     pub(crate) fn is_probe(&self) -> bool {
         self.lock.is_some()
     }
@@ -115,7 +113,6 @@ pub(super) struct Askers {
     /// Whether other environments had made reservations where this one saw a free gate.
     pub(super) is_gate_busy: bool,
     pub(super) fallback: Fallback,
-    /// The limit, and the time since which it is known.
     pub(super) known: Option<KnownLimit>,
     pub(super) waiting: Vec<Asker>,
     /// How many messages will ask together.
@@ -130,7 +127,6 @@ pub(super) struct Askers {
     pub(super) uncorrected: i64,
 }
 
-/// The request of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) demand: Demand,
@@ -139,7 +135,6 @@ pub(crate) struct Request {
     pub(crate) may_be_deferred: bool,
 }
 
-/// A message that asks.
 #[derive(Debug)]
 pub(super) struct Asker {
     pub(super) limit: KnownLimit,
@@ -147,7 +142,6 @@ pub(super) struct Asker {
     pub(super) answer: oneshot::Sender<Admitted>,
 }
 
-/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
     By(Admission),

@@ -24,7 +24,6 @@ use crate::table::Field;
 const LATELY: Duration = Duration::from_secs(10);
 
 impl SharedPauses {
-    /// The longest time until a message has its reservation.
     pub(crate) fn reservation_timeout(&self) -> Duration {
         self.client.timeout().saturating_mul(MAX_REQUESTS + 1) + LATER.mul_f64(1.5)
     }

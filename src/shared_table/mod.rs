@@ -47,14 +47,12 @@ const MOST_DRIFT: u64 = 1_000;
 /// A failure of one kind is logged once in this time.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The client of the table in one execution environment.
 #[derive(Debug)]
 pub(crate) struct TableClient {
     table: Arc<dyn Table>,
     namespace: String,
     max_environments: u32,
     clock: Clock,
-    /// The time at which this execution environment started, by its clock.
     started: SystemTime,
     /// Milliseconds by which the time of the table is ahead of the clock.
     offset: AtomicI64,
@@ -260,7 +258,6 @@ fn fitting_offsets(
     millis_between(answered, date)..=millis_between(asked, date).saturating_add(1_000)
 }
 
-/// Milliseconds from one time to the other.
 fn millis_between(from: SystemTime, to: SystemTime) -> i64 {
     let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     match to.duration_since(from) {

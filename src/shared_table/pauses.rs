@@ -41,7 +41,6 @@ pub(crate) struct SharedPauses {
     scopes: Mutex<HashMap<Scope, Arc<SharedScope>>>,
 }
 
-/// Why a message may not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
     Paused(NotPermitted),

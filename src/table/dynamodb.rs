@@ -230,7 +230,6 @@ fn numbers(attributes: HashMap<String, Attribute>) -> Result<Item, BoxError> {
     attributes.map(number).collect()
 }
 
-/// The response for a condition that is not met.
 fn unmet_condition(error: &CallError) -> Option<&HttpResponse> {
     let is_unmet = error.code() == Some("ConditionalCheckFailedException");
     error.raw_response().filter(|_| is_unmet)

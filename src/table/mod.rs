@@ -91,7 +91,6 @@ impl Field {
         Self(name)
     }
 
-    /// A field of each of these names.
     pub(crate) const fn each<const N: usize>(names: [&'static str; N]) -> [Self; N] {
         let (mut fields, mut at) = ([Self(""); N], 0);
         while at < N {

@@ -26,7 +26,6 @@ pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
 pub use self::stamp::Wrap;
 pub(crate) use self::stamp::{Stamped, stamp};
 
-/// A received body, split into its parts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReadBody<'a> {
     /// The body as first delivered, byte for byte. For a message of a later version, the whole

@@ -117,7 +117,6 @@ impl<'a> Object<'a> {
         self.member(name).map(|member| &self.text[member.value.clone()])
     }
 
-    /// The position of the closing brace.
     pub(super) fn closing_brace(&self) -> usize {
         self.text.rfind('}').expect("an object ends with a brace")
     }

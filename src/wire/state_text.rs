@@ -15,7 +15,6 @@ use crate::state::RetryState;
 /// The version written, and the only one read.
 const VERSION: u64 = 1;
 
-/// A `retryState`, read.
 pub(super) enum StateText {
     /// The state, its first three fields unset, and the producer's own values of fields with our
     /// names.

@@ -120,12 +120,10 @@ impl<Q: Queue> Extended<Q> {
         }
     }
 
-    /// Allows receives from now on.
     pub(super) fn begin(&self) {
         lock(&self.extensions.hands).is_ending = false;
     }
 
-    /// Allows no further receive.
     pub(super) fn end(&self) {
         lock(&self.extensions.hands).is_ending = true;
     }
@@ -153,9 +151,7 @@ struct Hands {
     extending: HashSet<String>,
     /// The ids of the messages that are worked on, by receipt handle.
     ids: HashMap<String, String>,
-    /// The receives in progress.
     receiving: usize,
-    /// Whether no further receive may begin.
     is_ending: bool,
 }
 

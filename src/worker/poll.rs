@@ -46,7 +46,6 @@ pub(super) struct Received {
     pub(super) asked: Instant,
 }
 
-/// Reports failures to receive from a queue, and counts the messages of its drain.
 pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
@@ -204,7 +203,6 @@ pub(super) struct Asked {
 /// failed probe they are four times as many, until only copies come.
 #[derive(Clone, Copy, Default)]
 struct Passing {
-    /// The last pause.
     pause: Option<u64>,
     /// The pauses of this standstill so far.
     pauses: u32,

@@ -110,7 +110,6 @@ async fn answer(sqs: &EmbeddedSqs, request: HttpRequest) -> Result<HttpResponse,
         .map_err(|error| ConnectorError::user(error.into()))
 }
 
-/// Scheme and authority of a URI.
 fn origin(uri: &str) -> &str {
     let authority = uri.find("://").map_or(0, |at| at + 3);
     uri[authority..].find('/').map_or(uri, |path| &uri[..authority + path])

@@ -104,7 +104,6 @@ fn record(received: Received, queue: &Arc<QueueArn>) -> Record {
     record
 }
 
-/// The message that was received as this record.
 pub(crate) fn message(record: Record, now: SystemTime) -> Result<Message, SqsError> {
     let draft = Draft {
         body: record.body.ok_or_else(|| SqsError::missing("MessageBody"))?,

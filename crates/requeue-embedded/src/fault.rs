@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The message of the error of a refused request or entry.
 pub(crate) const REFUSED: &str = "refused by a fault";
 
 /// A request that has arrived, before it is carried out.

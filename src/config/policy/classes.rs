@@ -35,7 +35,6 @@ pub(super) struct Entry {
     pub(super) jitter: Option<Given<Jitter>>,
     max_retries: Option<u32>,
     pub(super) total_timeout: Option<Duration>,
-    /// Whether a name or a value in it was refused.
     pub(super) is_refused: bool,
 }
 

@@ -117,7 +117,6 @@ pub(super) struct CallValues {
     jitter: Option<Jitter>,
 }
 
-/// The keys of calls, with the descriptions that differ.
 macro_rules! call_keys {
     ($attempts:literal, $base:literal, $longest:literal, $jitter:literal) => {
         KeyTable {
@@ -150,7 +149,6 @@ pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
 );
 
 impl Calls {
-    /// The keys, and the values of those that are left out.
     fn keys(&self) -> (KeyTable<CallValues>, CallPolicy) {
         match self {
             Self::Settling => (SETTLING, CallPolicy::default()),

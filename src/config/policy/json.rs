@@ -130,7 +130,6 @@ impl<'d> Json<'d> {
         Some(Section { fields, sound })
     }
 
-    /// A name with all those above it.
     pub(super) fn path_to(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
@@ -195,7 +194,6 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// The known name that is likely meant.
 fn meant<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let name = plain(name);

@@ -27,16 +27,13 @@ pub(super) struct Document {
     pub(super) preset: Preset,
     /// The policy of the preset with the values of the document, but for those of classes.
     pub(super) policy: RetryPolicy,
-    /// The limit of `rateLimit`, or those of `limits`.
     pub(super) limited: Option<Limited>,
     pub(super) limits: Option<Vec<Limited>>,
-    /// The values for all classes.
     pub(super) globals: Entry,
     pub(super) jitter_percentage: Option<Given<f64>>,
     pub(super) entries: Vec<(Option<FailureClass>, Entry)>,
     pub(super) rules: Option<Rules>,
     pub(super) queue: QueueConfig,
-    /// The entries of single queues.
     pub(super) queues: Vec<(String, Self)>,
     /// In the entry of a queue.
     pub(super) timeout: Option<Duration>,
@@ -46,7 +43,6 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// No values but those of a policy.
     pub(super) fn of(preset: Preset, policy: RetryPolicy) -> Self {
         let (limited, limits) = Limited::of(&policy);
         Self {
@@ -146,7 +142,6 @@ const POLICY: Keys<Document> = keys! { Document:
         "Your queue's settings; only requeue check and schedule read them.";
 };
 
-/// The other keys of the document itself.
 const OF_ALL: Keys<Document> = keys! { Document:
     "$schema", Ignored => ignored,
         "Read by editors only.";

@@ -20,7 +20,6 @@ pub(super) const MAX_LIMITS: usize = 3;
 /// A flow has one byte for its weight.
 pub(super) const WEIGHT: Count = Count { min: 1, max: 255 };
 
-/// The values of a `rateLimit`, or of an entry of `limits`.
 #[derive(Clone)]
 pub(super) struct Limited {
     /// For each value there, instead of all messages.

@@ -75,7 +75,6 @@ impl QueueSettings {
     }
 }
 
-/// The document of a policy, with an entry for each class.
 fn whole(policy: &RetryPolicy) -> Document {
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
     let entries = RETRIED.into_iter().map(Some).zip(classes.map(Entry::from)).collect();
@@ -179,7 +178,6 @@ impl InvalidPolicy {
 
 requeue_sqs::debug_as_display!(InvalidPolicy);
 
-/// The number of problems, with `one` or `several`, and a line for each.
 pub(in crate::config) fn listed(problems: &[String], one: &str, several: &str) -> String {
     let what = if problems.len() == 1 { one } else { several };
     let lines = problems.iter().map(|problem| format!("\n  {problem}"));

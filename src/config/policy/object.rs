@@ -11,9 +11,7 @@ pub(super) type Keys<T> = &'static [&'static dyn Listed<T>];
 /// An object with a field of `T` at each key.
 pub(super) struct KeyTable<T: 'static> {
     pub(super) keys: Keys<T>,
-    /// The names of the keys that must not be left out.
     pub(super) required: &'static [&'static str],
-    /// The values of the keys that are left out.
     pub(super) default: fn() -> T,
 }
 

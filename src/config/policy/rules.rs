@@ -37,7 +37,6 @@ pub(super) const MAX_RULES: usize = 100;
 
 const OUTCOMES: OneOf<FailureClass> = OneOf(&CLASSES);
 
-/// A rule as it is read.
 #[derive(Clone)]
 pub(super) struct RuleEntry {
     condition: Match,

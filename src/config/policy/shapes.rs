@@ -67,7 +67,6 @@ pub(super) struct Given<T> {
 }
 
 impl Count {
-    /// This number, if it is allowed.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -180,7 +180,6 @@ fn key_scope(scope: Scope, key: &MessageKey, delivery: &Delivery) -> Scope {
     scope.of_key(key, &name(key, delivery).unwrap_or_default())
 }
 
-/// The name of the value at a key in a message.
 fn name(key: &MessageKey, delivery: &Delivery) -> Option<String> {
     let name = text(key, delivery).and_then(|text| match key {
         MessageKey::Body(_) => pointer::name(text),

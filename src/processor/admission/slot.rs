@@ -28,7 +28,6 @@ impl Call<'_> {
         self.gates.iter().filter(|gate| !gate.is_total())
     }
 
-    /// Whether a rate limit bounds its calls.
     pub(in crate::processor) fn is_limited(&self) -> bool {
         !self.gates.is_empty()
     }
@@ -161,7 +160,6 @@ impl Call<'_> {
         }
     }
 
-    /// Asks a limit, with `asked` or by the state of the message.
     async fn ask_for_slot(
         &self,
         gate: &Gate,
@@ -188,7 +186,6 @@ impl Call<'_> {
         }
     }
 
-    /// The demand of the message on a limit, with `asked` or by its state.
     pub(super) fn demand(&self, gate: &Gate, asked: Option<Ask>) -> Demand {
         let QueuePolicy { policy, weights, .. } = self.policy;
         let (ask, longest) = self.ask(gate);
@@ -288,7 +285,6 @@ impl Call<'_> {
         Some(Refused { scope: self.scope, limit: total.limit, asked: self.turn.at })
     }
 
-    /// Defers a message that the rate limit refused.
     fn limited(&self, gate: &Gate, admitted: Admitted) -> Uncalled {
         let now = self.attempts.now();
         match admitted {

@@ -23,9 +23,7 @@ pub(in crate::processor) struct Taken {
     /// Its attempt, until the handler is called.
     pub(in crate::processor) attempt: Option<Counted>,
     pub(super) ticket: Option<Ticket>,
-    /// Its service refused the call.
     pub(in crate::processor) refused: Option<Refused>,
-    /// The limits that learn from its call.
     pub(super) learning: Vec<Gate>,
 }
 
@@ -33,7 +31,6 @@ pub(in crate::processor) struct Taken {
 pub(in crate::processor) struct Refused {
     pub(super) scope: Scope,
     pub(super) limit: RateLimit,
-    /// When it asked for its reservation.
     pub(super) asked: SystemTime,
 }
 

@@ -165,7 +165,6 @@ impl Slot {
         self.has_waited.load(Ordering::Relaxed).then(|| self.wait(Duration::ZERO))
     }
 
-    /// Whether a handler that waits has to end.
     pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
         let mut state = lock(&self.shared.state);
         match &mut state.slots[self.number] {

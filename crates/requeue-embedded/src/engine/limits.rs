@@ -28,11 +28,9 @@ pub(crate) const DEFAULT_RETENTION_SECS: u64 = 345_600;
 pub(crate) const WAIT_SECS: RangeInclusive<u64> = 0..=MAX_WAIT.as_secs();
 /// Bounds of `MaxNumberOfMessages`. Source: reference, `ReceiveMessage`.
 pub(crate) const RECEIVE_MESSAGES: RangeInclusive<u64> = 1..=MAX_BATCH_ENTRIES as u64;
-/// Bounds of `maxReceiveCount`.
 pub(crate) const MAX_RECEIVE_COUNT: RangeInclusive<u64> = 1..=MAX_RECEIVES;
 /// `maxReceiveCount` of a redrive policy that names none. Source: reference, `CreateQueue`.
 pub(crate) const DEFAULT_MAX_RECEIVE_COUNT: u64 = 10;
-/// Most messages in flight at once.
 pub(crate) const IN_FLIGHT: usize = MAX_IN_FLIGHT as usize;
 /// Most attributes of a message. Source: guide, "Amazon SQS message quotas".
 pub(crate) const ATTRIBUTES: usize = 10;

@@ -127,7 +127,6 @@ impl Engine {
             .min()
     }
 
-    /// Moves the messages that the running tasks should have moved by now.
     pub(super) fn advance_moves(&mut self) {
         if !self.moves.iter().any(|task| task.status == MoveStatus::Running) {
             return;

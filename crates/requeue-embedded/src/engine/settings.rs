@@ -85,7 +85,6 @@ impl Settings {
         self.texts.contains_key("FifoQueue")
     }
 
-    /// Whether an attribute has this text.
     pub(crate) fn is(&self, name: &str, text: &str) -> bool {
         self.texts.get(name).is_some_and(|own| own == text)
     }

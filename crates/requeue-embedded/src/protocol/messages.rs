@@ -206,7 +206,6 @@ fn trace_header(attributes: BTreeMap<String, AttributeShape>) -> Result<Option<S
     Ok(header)
 }
 
-/// The digests of a draft, taken before it is given away.
 fn digests(draft: &Draft, context: &Context<'_>) -> Value {
     // A header that came with the request is no system attribute of the sender.
     let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);

@@ -46,7 +46,6 @@ fn malformed(_: serde_json::Error) -> SqsError {
 
 type Answer = Result<Value, SqsError>;
 
-/// A response with those of these fields that have a value.
 fn with<const N: usize>(mut answer: Value, fields: [(&str, Option<Value>); N]) -> Value {
     for (name, value) in fields {
         if let Some(value) = value {

@@ -207,7 +207,6 @@ requeue::debug_by_name!(FunctionTarget<I>; |it| settings: it.settings);
 #[derive(Default)]
 struct Refusals {
     pause: Option<(Duration, Instant)>,
-    /// The last error that was logged, and when.
     logged: Option<(String, Instant)>,
 }
 

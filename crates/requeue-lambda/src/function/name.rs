@@ -21,7 +21,6 @@ pub struct FunctionName {
 }
 
 impl FunctionName {
-    /// The path and the query of one of its resources.
     pub(super) fn path(&self, resource: &str) -> String {
         let function = self.function.replace(':', "%3A");
         let qualifier = self.qualifier.as_deref().map(|qualifier| qualifier.replace('$', "%24"));

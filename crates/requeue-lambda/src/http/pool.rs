@@ -47,7 +47,6 @@ struct Inner<C> {
     returned: Notify,
     /// [`MAX_BACKGROUND`] permits.
     background: Arc<Semaphore>,
-    /// The target requires HTTP/1.1.
     wants_http1: AtomicBool,
 }
 

@@ -11,7 +11,6 @@ use super::connector::{ConnectTimedOut, ProxyFailed};
 use super::rules::RefusedAddress;
 use super::watched::Flooded;
 
-/// A kind of hyper's errors, and its name in a reason.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
 const HYPER: [Kind; 7] = [

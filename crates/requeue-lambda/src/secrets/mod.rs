@@ -126,7 +126,6 @@ fn parameter(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     Some(SecretArn { word: word.to_owned(), stored, json_key: None })
 }
 
-/// The ARN `word` with another resource.
 fn arn(word: &str, resource: &str) -> String {
     let head: Vec<&str> = word.splitn(6, ':').take(5).collect();
     format!("{}:{resource}", head.join(":"))

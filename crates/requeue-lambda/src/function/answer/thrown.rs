@@ -41,7 +41,6 @@ const ALL_FAILED: [(&str, &str); 3] = [
 const STOPPED: &str =
     "aws_lambda_powertools.utilities.batch.exceptions.SQSFifoCircuitBreakerError: ";
 
-/// See [`super::read`].
 pub(super) fn read(payload: &[u8], ids: &[&str]) -> Bulk<Failure> {
     let small = Some(payload).filter(|payload| payload.len() <= MAX_ERROR);
     let error = small.map(object).unwrap_or_default();
@@ -101,7 +100,6 @@ fn exception(error: &Value, depth: usize) -> Exception {
     }
 }
 
-/// The failure of each record, by its cause in the error.
 fn all_failed(error: &Value, message: &str, ids: &[&str]) -> Bulk<Failure> {
     let unknown = || unknown("all records failed");
     // .NET: `Failed processing record: '…'. See inner exception for details.`
