@@ -67,20 +67,13 @@ pub(super) const CLASS: KeyTable<Entry> = KeyTable {
     required: &[],
     default: Entry::default,
     keys: keys! { Entry:
-        "baseDelay", Placed(DELAY) => base,
-            "First delay in seconds; not beside a list of delays.";
-        "maxDelay", Placed(DELAY) => max_delay,
-            "Longest delay in seconds.";
-        "multiplier", Placed(FACTOR) => multiplier,
-            "Growth factor of exponential delays; not beside another backoff.";
-        "backoff", Placed(Backoffs) => backoff,
-            "As in the document.";
-        "jitter", Placed(Jitters) => jitter,
-            "As in the document; decorrelated needs exponential.";
-        "maxRetries", Maybe(COPIES) => max_retries,
-            "Most retries for failures of this class. The document's maxRetries also applies.";
-        "totalTimeoutSeconds", Maybe(AGE) => total_timeout,
-            "As in the document; replaces its value.";
+        "baseDelay", Placed(DELAY) => base;
+        "maxDelay", Placed(DELAY) => max_delay;
+        "multiplier", Placed(FACTOR) => multiplier;
+        "backoff", Placed(Backoffs) => backoff;
+        "jitter", Placed(Jitters) => jitter;
+        "maxRetries", Maybe(COPIES) => max_retries;
+        "totalTimeoutSeconds", Maybe(AGE) => total_timeout;
     },
 };
 

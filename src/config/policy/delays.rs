@@ -117,45 +117,17 @@ pub(super) struct CallValues {
     jitter: Option<Jitter>,
 }
 
-macro_rules! call_keys {
-    ($attempts:literal, $base:literal, $longest:literal, $jitter:literal) => {
-        KeyTable {
-            required: &[],
-            default: CallValues::default,
-            keys: keys! { CallValues:
-                "maxAttempts", Maybe(ATTEMPTS) => max_attempts, $attempts;
-                "baseDelay", Maybe(PAUSE) => base, $base;
-                "maxDelay", Maybe(PAUSE) => max_delay, $longest;
-                "multiplier", Maybe(FACTOR) => multiplier,
-                    "Growth factor of pauses. Default: 2.";
-                "jitter", Maybe(Jitters) => jitter, $jitter;
-            },
-        }
-    };
-}
-
-pub(super) const SETTLING: KeyTable<CallValues> = call_keys!(
-    "Most attempts, the first included. Default: 5.",
-    "First pause in seconds. Default: 0.1.",
-    "Longest pause in seconds. Default: 5.",
-    "Random spread of a pause. Default: {\"proportional\": 0.1}."
-);
-
-pub(super) const RECEIVING: KeyTable<CallValues> = call_keys!(
-    "Failures in a row after which a worker logs an error, and a starting worker ends. Default: 3.",
-    "First pause in seconds. Default: 0.5.",
-    "Longest pause in seconds. Default: 10.",
-    "Random spread of a pause. Default: {\"proportional\": 0.2}."
-);
-
-impl Calls {
-    fn keys(&self) -> (KeyTable<CallValues>, CallPolicy) {
-        match self {
-            Self::Settling => (SETTLING, CallPolicy::default()),
-            Self::Receiving => (RECEIVING, CallPolicy::receiving()),
-        }
-    }
-}
+pub(super) const CALL: KeyTable<CallValues> = KeyTable {
+    required: &[],
+    default: CallValues::default,
+    keys: keys! { CallValues:
+        "maxAttempts", Maybe(ATTEMPTS) => max_attempts;
+        "baseDelay", Maybe(PAUSE) => base;
+        "maxDelay", Maybe(PAUSE) => max_delay;
+        "multiplier", Maybe(FACTOR) => multiplier;
+        "jitter", Maybe(Jitters) => jitter;
+    },
+};
 
 impl Shape for Calls {
     type Value = CallPolicy;
@@ -172,9 +144,12 @@ impl Shape for Calls {
             }
             Self::Settling | Self::Receiving => {}
         }
+        let default = match self {
+            Self::Settling => CallPolicy::default(),
+            Self::Receiving => CallPolicy::receiving(),
+        };
         // A refused value contradicts no other.
-        let (keys, default) = self.keys();
-        let values = keys.read(json)?;
+        let values = CALL.read(json)?;
         let longest = values.max_delay.unwrap_or(default.max_delay);
         // The default is cut to a shorter cap.
         let first = values.base.unwrap_or(default.backoff.base().min(longest));
@@ -206,7 +181,7 @@ impl Shape for Calls {
             Backoff::Exponential { multiplier, .. } => Some(multiplier),
             _ => None,
         };
-        self.keys().0.write(&CallValues {
+        CALL.write(&CallValues {
             max_attempts: Some(calls.max_attempts),
             base: Some(calls.backoff.base()),
             max_delay: Some(calls.max_delay),

@@ -98,69 +98,41 @@ pub struct QueueConfig {
 }
 
 const POLICY: Keys<Document> = keys! { Document:
-    "preset", Presets => preset,
-        "The built-in policy to start from. Default: standard.";
-    "maxRetries", COPIES => policy.max_retries,
-        "Most retries of a message, of all classes together.";
-    "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier,
-        "Growth factor of exponential delays.";
-    "maxDelaySeconds", Placed(DELAY) => globals.max_delay,
-        "Longest delay of a class without maxDelay; a list may exceed it.";
-    "backoff", Placed(Backoffs) => globals.backoff,
-        "Growth of the delays from baseDelay: a word, or a list whose last delay repeats.";
-    "jitter", Placed(Jitters) => globals.jitter,
-        "Random spread of a delay.";
-    "jitterPercentage", Placed(SHARE) => jitter_percentage,
-        "Short for jitter {\"proportional\": p}; not beside jitter.";
-    "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout,
-        "Time after the first receive in which Requeue retries.";
-    "maxRetryAfterSeconds", AGE => policy.max_retry_after,
-        "Longest delay that a failure may name (Retry-After); Requeue shortens a longer delay to this value.";
-    "messageTtlSeconds", Maybe(AGE) => policy.message_ttl,
-        "Time after the first send at which Requeue dead-letters a message without a call.";
-    "maxDeferrals", COPIES => policy.max_deferrals,
-        "Most deferrals in a row; then Requeue calls the handler.";
-    "maxDeferralSeconds", DELAY => policy.max_deferral,
-        "Longest deferral; jitter can double it. Default: 60.";
-    "maxPostponements", COPIES => policy.max_postponements,
-        "Most postponements by the handler in a row; then Requeue dead-letters the message. Default: 1000.";
-    "maxPauseSeconds", PAUSES => policy.max_pause,
-        "Longest pause after a failure that names a delay; then one message probes. Default: 60.";
-    "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker,
-        "When Requeue stops calling a failing service.";
-    "rateLimit", Maybe(Limit) => limited,
-        "Limit for the calls of a scope. With copy, a message that waits uses no retry.";
-    "limits", Maybe(LimitList) => limits,
-        "Several rate limits: one for all messages, and up to two with a key; not beside rateLimit.";
-    "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency,
-        "Requeue calls the handler once for each event. Needs REQUEUE_TABLE.";
-    "errorConfigs", Entries => entries,
-        "Delays and budgets of classes.";
-    "rules", Maybe(RuleList) => rules,
-        "Your rules for a failure's class. The first match wins.";
-    "queueConfig", QUEUE => queue,
-        "Your queue's settings; only requeue check and schedule read them.";
+    "preset", Presets => preset;
+    "maxRetries", COPIES => policy.max_retries;
+    "baseDelayMultiplier", Placed(FACTOR) => globals.multiplier;
+    "maxDelaySeconds", Placed(DELAY) => globals.max_delay;
+    "backoff", Placed(Backoffs) => globals.backoff;
+    "jitter", Placed(Jitters) => globals.jitter;
+    "jitterPercentage", Placed(SHARE) => jitter_percentage;
+    "totalTimeoutSeconds", Maybe(AGE) => globals.total_timeout;
+    "maxRetryAfterSeconds", AGE => policy.max_retry_after;
+    "messageTtlSeconds", Maybe(AGE) => policy.message_ttl;
+    "maxDeferrals", COPIES => policy.max_deferrals;
+    "maxDeferralSeconds", DELAY => policy.max_deferral;
+    "maxPostponements", COPIES => policy.max_postponements;
+    "maxPauseSeconds", PAUSES => policy.max_pause;
+    "circuitBreaker", CIRCUIT_BREAKERS => policy.circuit_breaker;
+    "rateLimit", Maybe(Limit) => limited;
+    "limits", Maybe(LimitList) => limits;
+    "idempotency", Maybe(IDEMPOTENCY) => policy.idempotency;
+    "errorConfigs", Entries => entries;
+    "rules", Maybe(RuleList) => rules;
+    "queueConfig", QUEUE => queue;
 };
 
 const OF_ALL: Keys<Document> = keys! { Document:
-    "$schema", Ignored => ignored,
-        "Read by editors only.";
-    "sqsCalls", Calls::Settling => policy.sqs_calls,
-        "Repeats of failed calls to SQS; off: one attempt.";
-    "receiveCalls", Calls::Receiving => policy.receive_calls,
-        "A worker's repeats of a failed receive.";
-    "queues", Queues => queues,
-        "Policies of single queues, by queue name. A missing key has the preset's value, not the document's; only rules come from the document.";
+    "$schema", Ignored => ignored;
+    "sqsCalls", Calls::Settling => policy.sqs_calls;
+    "receiveCalls", Calls::Receiving => policy.receive_calls;
+    "queues", Queues => queues;
 };
 
 /// The other keys of the entry of one queue. Those of the document count for the whole process.
 const OF_ONE: Keys<Document> = keys! { Document:
-    "timeoutSeconds", Maybe(RUN) => timeout,
-        "Longest run of one handler. Default: REQUEUE_TIMEOUT_SECONDS.";
-    "concurrency", Maybe(HANDLERS) => concurrency,
-        "Most handlers at once, in a batch of this queue or a worker on it. Default: REQUEUE_CONCURRENCY.";
-    "deadLetter", Maybe(DeadLetters) => dead_letter,
-        "How dead letters reach the dead-letter queue. A URL of that queue means direct. Default: REQUEUE_DEAD_LETTER.";
+    "timeoutSeconds", Maybe(RUN) => timeout;
+    "concurrency", Maybe(HANDLERS) => concurrency;
+    "deadLetter", Maybe(DeadLetters) => dead_letter;
 };
 
 pub(super) const DOCUMENT: KeyTable<Document> = KeyTable {
@@ -176,10 +148,8 @@ const CIRCUIT_BREAKER: KeyTable<CircuitBreaker> = KeyTable {
     required: &[],
     default: CircuitBreaker::default,
     keys: keys! { CircuitBreaker:
-        "threshold", FAILURES => threshold,
-            "Number of different messages whose failures in a row open the circuit of a scope. Default: 5.";
-        "resetTimeoutSeconds", LONG_PAUSE => reset_timeout,
-            "Longest time without a probe while the circuit is open. Default: 30.";
+        "threshold", FAILURES => threshold;
+        "resetTimeoutSeconds", LONG_PAUSE => reset_timeout;
     },
 };
 
@@ -193,12 +163,9 @@ const IDEMPOTENCY: KeyTable<Idempotency> = KeyTable {
     required: &[],
     default: Idempotency::default,
     keys: keys! { Idempotency:
-        "key", Maybe(Pointer) => key,
-            "Place of the event's name in the body. Without key, the id of the first delivery counts.";
-        "keepSeconds", KEEP => keep,
-            "How long an event counts as done after its success. Default: 1209600, 14 days.";
-        "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable,
-            "If the table does not respond, Requeue calls the handler, even twice, or defers the message. Default: call.";
+        "key", Maybe(Pointer) => key;
+        "keepSeconds", KEEP => keep;
+        "whenUnavailable", WHEN_UNAVAILABLE => when_unavailable;
     },
 };
 
@@ -208,16 +175,11 @@ const QUEUE: KeyTable<QueueConfig> = KeyTable {
     required: &[],
     default: QueueConfig::default,
     keys: keys! { QueueConfig:
-        "visibilityTimeout", Maybe(WholeSeconds(Count { min: 0, max: 43_200 })) => visibility_timeout,
-            "Seconds that SQS hides a received message.";
-        "messageRetentionPeriod", Maybe(WholeSeconds(Count { min: 60, max: 1_209_600 })) => message_retention,
-            "Seconds that SQS keeps a message.";
-        "maxReceiveCount", Maybe(Count { min: 1, max: 1_000 }) => max_receive_count,
-            "Receives after which SQS moves a message.";
-        "delaySeconds", Maybe(WholeSeconds(Count { min: 0, max: 900 })) => delay,
-            "Delay of a new message.";
-        "receiveMessageWaitTimeSeconds", Maybe(WholeSeconds(Count { min: 0, max: 20 })) => receive_wait,
-            "Longest wait of a receive.";
+        "visibilityTimeout", Maybe(WholeSeconds(Count { min: 0, max: 43_200 })) => visibility_timeout;
+        "messageRetentionPeriod", Maybe(WholeSeconds(Count { min: 60, max: 1_209_600 })) => message_retention;
+        "maxReceiveCount", Maybe(Count { min: 1, max: 1_000 }) => max_receive_count;
+        "delaySeconds", Maybe(WholeSeconds(Count { min: 0, max: 900 })) => delay;
+        "receiveMessageWaitTimeSeconds", Maybe(WholeSeconds(Count { min: 0, max: 20 })) => receive_wait;
     },
 };
 

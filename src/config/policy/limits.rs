@@ -75,28 +75,17 @@ pub(super) const LIMITED: KeyTable<Limited> = KeyTable {
         Limited { key: None, limit, units: None, fair_by: None, weights: None }
     },
     keys: keys! { Limited:
-        "key", Maybe(Place) => key,
-            "Place of a value, such as a tenant: each value has this limit for itself.";
-        "limit", CALLS => limit.limit,
-            "Calls in each period. Required.";
-        "periodSeconds", PERIOD => limit.period,
-            "Length of a period. Default: 1.";
-        "burst", CALLS => limit.burst,
-            "Calls at once after a time without calls. Default: 1.";
-        "maxReservationSeconds", SLOT_WAIT => limit.max_reservation,
-            "Longest wait inside the function until a call. Default: 2.";
-        "adaptive", Flag => limit.adaptive,
-            "Whether refused calls lower the limit, down to a tenth. Default: false.";
-        "headers", Flag => limit.headers,
-            "Whether rate-limit headers of successful responses slow calls down. Default: false.";
-        "per", PER => limit.per,
-            "Whether a call of several messages counts as one call, or each message counts. Default: call.";
-        "units", Maybe(Place) => units,
-            "Place of a message's units, which count instead of calls.";
-        "fairBy", Maybe(Place) => fair_by,
-            "Place of a message's tenant. Waiting tenants share the limit.";
-        "weights", Maybe(Weights) => weights,
-            "Shares of single tenants. Default: 1.";
+        "key", Maybe(Place) => key;
+        "limit", CALLS => limit.limit;
+        "periodSeconds", PERIOD => limit.period;
+        "burst", CALLS => limit.burst;
+        "maxReservationSeconds", SLOT_WAIT => limit.max_reservation;
+        "adaptive", Flag => limit.adaptive;
+        "headers", Flag => limit.headers;
+        "per", PER => limit.per;
+        "units", Maybe(Place) => units;
+        "fairBy", Maybe(Place) => fair_by;
+        "weights", Maybe(Weights) => weights;
     },
 };
 

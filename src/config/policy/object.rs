@@ -27,20 +27,15 @@ pub(super) trait Listed<T> {
 
 pub(super) struct TableKey<T, S: Shape> {
     pub(super) name: &'static str,
-    /// The description that editors show.
-    #[cfg(test)]
-    pub(super) about: &'static str,
     pub(super) shape: S,
     pub(super) field: fn(&mut T) -> &mut S::Value,
 }
 
-/// The table of an object: for each key its name, shape, field and description.
+/// The table of an object: for each key its name, shape and field.
 macro_rules! keys {
-    ($type:ty: $($name:literal, $shape:expr => $($field:ident).+, $about:literal;)*) => {
+    ($type:ty: $($name:literal, $shape:expr => $($field:ident).+;)*) => {
         &[$(&super::object::TableKey {
             name: $name,
-            #[cfg(test)]
-            about: $about,
             shape: $shape,
             field: |read: &mut $type| &mut read.$($field).+,
         }),*]
@@ -79,7 +74,7 @@ impl<T, S: Shape> Listed<T> for TableKey<T, S> {
     #[cfg(test)]
     fn schema(&self) -> Value {
         let mut schema = self.shape.schema();
-        schema["description"] = self.about.into();
+        schema["description"] = "".into();
         schema
     }
 }

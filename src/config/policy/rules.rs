@@ -53,14 +53,10 @@ pub(super) const RULE: KeyTable<RuleEntry> = KeyTable {
         }
     },
     keys: keys! { RuleEntry:
-        "match", Matches => condition,
-            "Conditions, all of which must hold.";
-        "class", OUTCOMES => effect.class,
-            "The failure's class.";
-        "delaySeconds", Maybe(RULED) => effect.delay,
-            "Delay that replaces all others; not with non-retryable.";
-        "reason", Maybe(Label) => effect.reason,
-            "The failure's name in logs and dead letters, such as outdated-fare. Default: by rules[0], counted from 0.";
+        "match", Matches => condition;
+        "class", OUTCOMES => effect.class;
+        "delaySeconds", Maybe(RULED) => effect.delay;
+        "reason", Maybe(Label) => effect.reason;
     },
 };
 
@@ -68,14 +64,10 @@ pub(super) const CONDITIONS: KeyTable<Match> = KeyTable {
     required: &[],
     default: Match::default,
     keys: keys! { Match:
-        "status", Many(Status) => statuses,
-            "The response's status. 200 and 2xx need another condition.";
-        "code", Many(Code) => codes,
-            "A code in the response's JSON or of an AWS or gRPC error, or the type of an exception.";
-        "header", Header => headers,
-            "Response headers: true for any value, or the value in any case.";
-        "words", Many(Phrases) => words,
-            "Whole words that follow each other, in the response's body or the error's text.";
+        "status", Many(Status) => statuses;
+        "code", Many(Code) => codes;
+        "header", Header => headers;
+        "words", Many(Phrases) => words;
     },
 };
 

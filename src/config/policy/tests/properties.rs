@@ -8,7 +8,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::super::classes::{self, CLASS};
-use super::super::delays::SETTLING;
+use super::super::delays::CALL;
 use super::super::keys::{DOCUMENT, ENTRY};
 use super::super::rules::{CONDITIONS, RULE};
 use super::schema::{allows, schema};
@@ -46,7 +46,7 @@ fn words() -> impl Strategy<Value = String> {
 fn names() -> impl Strategy<Value = String> {
     let globals = DOCUMENT.names().into_iter().chain(ENTRY.names());
     let classes = CLASS.names();
-    let calls = SETTLING.names();
+    let calls = CALL.names();
     let rules = RULE.names().into_iter().chain(CONDITIONS.names());
     let names = classes::classes().map(|(name, _)| name);
     let known = globals

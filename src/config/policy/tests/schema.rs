@@ -1,5 +1,5 @@
 //! The schema of the document. It is made from the tables by which the document is read, and
-//! compared with the file that editors use.
+//! compared with the file that editors use. Only the file has the descriptions of keys.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,7 @@ use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Map, Value, json};
 
 use super::super::classes::{CLASS, Entries, classes};
-use super::super::delays::{
-    Backoffs, Calls, GROWTHS, JITTERS, Jitters, Presets, RECEIVING, SETTLING,
-};
+use super::super::delays::{Backoffs, CALL, Calls, GROWTHS, JITTERS, Jitters, Presets};
 use super::super::keys::{DOCUMENT, DeadLetters, ENTRY, MAX_QUEUES, Pointer, Queues};
 use super::super::limits::{
     LIMITED, Limit, LimitList, MAX_LIMITS, MAX_WEIGHTS, Place, WEIGHT, Weights,
@@ -49,13 +47,44 @@ pub(super) fn allows(document: &Value) -> bool {
 
 #[test]
 fn the_schema_file_is_the_one_that_the_keys_make() {
-    if std::env::var_os("REQUEUE_TEST_WRITE_SCHEMA").is_some() {
-        let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON");
-        std::fs::write(FILE, text + "\n").expect("the file can be written");
-    }
     let file = std::fs::read_to_string(FILE).expect("the file exists");
     let file: Value = serde_json::from_str(&file).expect("the file is JSON");
-    assert_eq!(file, schema(), "write it anew: REQUEUE_TEST_WRITE_SCHEMA=1 cargo test schema_file");
+    let (mut made, mut undescribed) = (schema(), Vec::new());
+    describe(&mut made, "", &file, &mut undescribed);
+    if std::env::var_os("REQUEUE_TEST_WRITE_SCHEMA").is_some() {
+        let text = serde_json::to_string_pretty(&made).expect("a schema is JSON");
+        std::fs::write(FILE, text + "\n").expect("the file can be written");
+    } else {
+        assert_eq!(file, made, "write it anew: REQUEUE_TEST_WRITE_SCHEMA=1 cargo test schema_file");
+    }
+    assert!(undescribed.is_empty(), "write a `description` at {undescribed:?} of {FILE}");
+}
+
+/// Copies the descriptions of keys from the file. A key of several objects is described once: in the
+/// document rather than in `queues`, and in `rateLimit` rather than in `limits`.
+fn describe(made: &mut Value, path: &str, file: &Value, undescribed: &mut Vec<String>) {
+    match made {
+        Value::Object(members) => {
+            if let Some(text) = members.get_mut("description").filter(|text| **text == "") {
+                let first =
+                    path.replace("/$defs/queue/", "/").replace("/limits/items/", "/rateLimit/");
+                let of_file = |path: &str| file.pointer(path)?.get("description").cloned();
+                *text = of_file(&first).or_else(|| of_file(path)).unwrap_or_else(|| text.clone());
+                if *text == "" {
+                    undescribed.push(path.to_owned());
+                }
+            }
+            for (name, value) in members {
+                describe(value, &format!("{path}/{name}"), file, undescribed);
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter_mut().enumerate() {
+                describe(item, &format!("{path}/{at}"), file, undescribed);
+            }
+        }
+        _ => {}
+    }
 }
 
 impl Schema for Count {
@@ -244,8 +273,8 @@ impl Schema for Jitters {
 impl Schema for Calls {
     fn schema(&self) -> Value {
         match self {
-            Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, SETTLING.schema()] }),
-            Self::Receiving => RECEIVING.schema(),
+            Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, CALL.schema()] }),
+            Self::Receiving => CALL.schema(),
         }
     }
 }
