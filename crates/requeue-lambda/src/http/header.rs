@@ -2,21 +2,10 @@
 
 use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
-/// Headers that frame the message or name its route: HTTP sets them.
-pub(super) const OF_HTTP: [&str; 10] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-pub(super) const OURS: [&str; 5] =
-    ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"];
+/// Headers that HTTP sets, since they frame the message or name its route; and those of Requeue.
+pub(super) const RESERVED: &str = "\
+    connection content-length expect host keep-alive proxy-connection te trailer transfer-encoding upgrade \
+    content-type idempotency-key webhook-id webhook-timestamp webhook-signature";
 /// Requeue sets all headers that begin like this, too.
 const OUR_PREFIX: &str = "x-requeue-";
 
@@ -53,7 +42,7 @@ pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)
 pub(super) fn parse_name(name: &str) -> Result<HeaderName, HeaderError> {
     let name: HeaderName = name.parse().map_err(|_| HeaderError::Name)?;
     let text = name.as_str();
-    if OF_HTTP.contains(&text) || OURS.contains(&text) || text.starts_with(OUR_PREFIX) {
+    if RESERVED.split(' ').any(|name| name == text) || text.starts_with(OUR_PREFIX) {
         return Err(HeaderError::Reserved(text.to_owned()));
     }
     Ok(name)

@@ -8,7 +8,7 @@ use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGEN
 use requeue::queue::{Attribute, AttributeValue};
 use requeue::{DeadLetterInfo, Evidence, Failure, FailureClass, Message};
 
-use super::header::{HeaderError, OF_HTTP, OURS, content_type};
+use super::header::{HeaderError, RESERVED, content_type};
 use super::{Delivery, HttpSettings, signature};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -19,12 +19,6 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-retry-count")
 const RECEIVE_COUNT: HeaderName = HeaderName::from_static("x-requeue-receive-count");
 const FIRST_RECEIVE_TIME: HeaderName = HeaderName::from_static("x-requeue-first-receive-time");
 const FIRST_SENT_TIME: HeaderName = HeaderName::from_static("x-requeue-first-sent-time");
-const DEAD_LETTER_CLASS: HeaderName = HeaderName::from_static("x-requeue-dead-letter-class");
-const DEAD_LETTER_REASON: HeaderName = HeaderName::from_static("x-requeue-dead-letter-reason");
-const DEAD_LETTER_DETAIL: HeaderName = HeaderName::from_static("x-requeue-dead-letter-detail");
-const DEAD_LETTER_RETRY_COUNT: HeaderName =
-    HeaderName::from_static("x-requeue-dead-letter-retry-count");
-const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-letter-source");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -74,14 +68,16 @@ fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
             text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect::<String>();
         HeaderValue::try_from(plain).ok()
     };
+    let class = info.class().map(|class| HeaderValue::from_static(class.as_str()));
     let values = [
-        (DEAD_LETTER_CLASS, info.class().map(|class| HeaderValue::from_static(class.as_str()))),
-        (DEAD_LETTER_REASON, info.reason().and_then(plain)),
-        (DEAD_LETTER_DETAIL, info.detail().and_then(plain)),
-        (DEAD_LETTER_RETRY_COUNT, info.retry_count().map(HeaderValue::from)),
-        (DEAD_LETTER_SOURCE, info.source().and_then(plain)),
+        ("x-requeue-dead-letter-class", class),
+        ("x-requeue-dead-letter-reason", info.reason().and_then(plain)),
+        ("x-requeue-dead-letter-detail", info.detail().and_then(plain)),
+        ("x-requeue-dead-letter-retry-count", info.retry_count().map(HeaderValue::from)),
+        ("x-requeue-dead-letter-source", info.source().and_then(plain)),
     ];
-    values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    let header = |(name, value): (_, Option<_>)| Some((HeaderName::from_static(name), value?));
+    values.into_iter().filter_map(header).collect()
 }
 
 /// The headers with attributes of the message. A missing attribute adds no header.
@@ -159,8 +155,8 @@ pub(super) fn assemble(
     for (name, value) in &delivery.headers {
         headers.append(name.clone(), value.clone());
     }
-    for name in OF_HTTP.iter().chain(&OURS) {
-        headers.remove(*name);
+    for name in RESERVED.split(' ') {
+        headers.remove(name);
     }
     headers.entry(USER_AGENT).or_insert(PRODUCT);
     headers.insert(CONTENT_TYPE, content_type);
