@@ -17,6 +17,25 @@ use super::lenient::{Expected, InPlace, Lenient, LenientNumber, LenientText};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, QueueArn, Record};
 
+/// Reads the members of an object by their names, and skips all others.
+macro_rules! members {
+    ($map:ident: $($member:ident $name:literal $($other_name:literal)* => $read:expr;)+) => {{
+        #[derive(Deserialize)]
+        enum Member {
+            $(#[serde(rename = $name $(, alias = $other_name)*)] $member,)+
+            #[serde(other)]
+            Other,
+        }
+        while let Some(member) = $map.next_key()? {
+            match member {
+                $(Member::$member => $read,)+
+                Member::Other => skip(&mut $map)?,
+            }
+        }
+        Ok(())
+    }};
+}
+
 /// The event that Lambda passes to a function for a batch of SQS messages. An event source mapping
 /// sends an object with `Records`, and EventBridge Pipes sends the bare list of the records.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +73,16 @@ impl SqsEvent {
         Ok(read)
     }
 
+    /// Notes the service of a member that only its events have.
+    fn is_of<'de, A: MapAccess<'de>>(
+        &mut self,
+        service: &'static str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        self.service = self.service.or(Some(service));
+        skip(map)
+    }
+
     fn take(&mut self, Records { list, service }: Records) {
         self.records = list.filter(|_| service.is_none());
         self.service = self.service.or(service);
@@ -68,20 +97,23 @@ impl<'de> Deserialize<'de> for SqsEvent {
 
 impl Expected for SqsEvent {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some(member) = map.next_key()? {
-            match member {
-                EventMember::Records => self.take(map.next_value::<Lenient<Records>>()?.0),
-                EventMember::EventSource => {
-                    let source = map.next_value::<Lenient<EventSource>>()?.0.0;
-                    self.service = self.service.or(source);
-                }
-                other => {
-                    self.service = self.service.or(other.service());
-                    skip(&mut map)?;
-                }
-            }
+        members! { map:
+            Records "Records" => self.take(map.next_value::<Lenient<Records>>()?.0);
+            // Of events that have their records elsewhere.
+            EventSource "eventSource" => {
+                let source = map.next_value::<Lenient<EventSource>>()?.0.0;
+                self.service = self.service.or(source);
+            };
+            EventBridge "detail-type" => self.is_of("EventBridge", &mut map)?;
+            Http "requestContext" "httpMethod" "routeKey" =>
+                self.is_of("API Gateway, a load balancer or a function URL", &mut map)?;
+            Logs "awslogs" => self.is_of("CloudWatch Logs", &mut map)?;
+            Cognito "triggerSource" "identityPoolId" => self.is_of("Cognito", &mut map)?;
+            Firehose "deliveryStreamArn" => self.is_of("Data Firehose", &mut map)?;
+            Config "invokingEvent" => self.is_of("AWS Config", &mut map)?;
+            CodePipeline "CodePipeline.job" => self.is_of("CodePipeline", &mut map)?;
+            CloudFormation "ResourceProperties" => self.is_of("CloudFormation", &mut map)?;
         }
-        Ok(())
     }
 
     /// The form of EventBridge Pipes. Any list without a message is no event of SQS.
@@ -166,38 +198,18 @@ impl Default for LooseRecord {
 
 impl Expected for LooseRecord {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        enum Member {
-            MessageId,
-            ReceiptHandle,
-            Body,
-            Attributes,
-            MessageAttributes,
-            #[serde(rename = "eventSourceARN")]
-            EventSourceArn,
-            #[serde(alias = "EventSource")]
-            EventSource,
-            #[serde(other)]
-            Other,
+        let record = &mut self.record;
+        members! { map:
+            MessageId "messageId" => record.message_id = text(&mut map)?;
+            ReceiptHandle "receiptHandle" => record.receipt_handle = text(&mut map)?;
+            Body "body" => record.body = text(&mut map)?;
+            Attributes "attributes" => map.next_value_seed(InPlace(&mut SystemAttributes(record)))?;
+            MessageAttributes "messageAttributes" =>
+                record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
+            EventSourceArn "eventSourceARN" => self.arn = map.next_value::<Lenient<LenientText>>()?.0;
+            EventSource "eventSource" "EventSource" =>
+                self.source = map.next_value::<Lenient<EventSource>>()?.0;
         }
-        while let Some(member) = map.next_key()? {
-            match member {
-                Member::MessageId => self.record.message_id = text(&mut map)?,
-                Member::ReceiptHandle => self.record.receipt_handle = text(&mut map)?,
-                Member::Body => self.record.body = text(&mut map)?,
-                Member::Attributes => {
-                    map.next_value_seed(InPlace(&mut SystemAttributes(&mut self.record)))?;
-                }
-                Member::MessageAttributes => {
-                    self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
-                }
-                Member::EventSourceArn => self.arn = map.next_value::<Lenient<LenientText>>()?.0,
-                Member::EventSource => self.source = map.next_value::<Lenient<EventSource>>()?.0,
-                Member::Other => skip(&mut map)?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -207,38 +219,20 @@ struct SystemAttributes<'a>(&'a mut Record);
 
 impl Expected for SystemAttributes<'_> {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        enum Member {
-            ApproximateReceiveCount,
-            SenderId,
-            SentTimestamp,
-            ApproximateFirstReceiveTimestamp,
-            MessageGroupId,
-            #[serde(rename = "AWSTraceHeader")]
-            TraceHeader,
-            DeadLetterQueueSourceArn,
-            #[serde(other)]
-            Other,
+        members! { map:
+            ReceiveCount "ApproximateReceiveCount" => self.0.receive_count = number(&mut map)?;
+            Sender "SenderId" => self.0.sender = number(&mut map)?;
+            Sent "SentTimestamp" => self.0.sent = number(&mut map)?.map(from_epoch_millis);
+            FirstReceived "ApproximateFirstReceiveTimestamp" =>
+                self.0.first_received = number(&mut map)?.map(from_epoch_millis);
+            GroupId "MessageGroupId" => self.0.group_id = text(&mut map)?;
+            TraceHeader "AWSTraceHeader" => self.0.trace_header = text(&mut map)?;
+            DeadLetterSource "DeadLetterQueueSourceArn" => {
+                let source = text(&mut map)?;
+                self.0.was_dead_lettered = source.is_some();
+                self.0.dead_letter_source = source.and_then(|arn| arn.parse().ok());
+            };
         }
-        while let Some(member) = map.next_key()? {
-            match member {
-                Member::ApproximateReceiveCount => self.0.receive_count = number(&mut map)?,
-                Member::SenderId => self.0.sender = number(&mut map)?,
-                Member::SentTimestamp => self.0.sent = number(&mut map)?.map(from_epoch_millis),
-                Member::ApproximateFirstReceiveTimestamp => {
-                    self.0.first_received = number(&mut map)?.map(from_epoch_millis);
-                }
-                Member::MessageGroupId => self.0.group_id = text(&mut map)?,
-                Member::TraceHeader => self.0.trace_header = text(&mut map)?,
-                Member::DeadLetterQueueSourceArn => {
-                    let source = text(&mut map)?;
-                    self.0.was_dead_lettered = source.is_some();
-                    self.0.dead_letter_source = source.and_then(|arn| arn.parse().ok());
-                }
-                Member::Other => skip(&mut map)?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -290,24 +284,11 @@ impl LooseAttribute {
 
 impl Expected for LooseAttribute {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        enum Member {
-            DataType,
-            StringValue,
-            BinaryValue,
-            #[serde(other)]
-            Other,
+        members! { map:
+            DataType "dataType" => self.data_type = text(&mut map)?;
+            StringValue "stringValue" => self.string_value = text(&mut map)?;
+            BinaryValue "binaryValue" => self.binary_value = text(&mut map)?;
         }
-        while let Some(member) = map.next_key()? {
-            match member {
-                Member::DataType => self.data_type = text(&mut map)?,
-                Member::StringValue => self.string_value = text(&mut map)?,
-                Member::BinaryValue => self.binary_value = text(&mut map)?,
-                Member::Other => skip(&mut map)?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -321,49 +302,6 @@ fn number<'de, N: FromStr, A: MapAccess<'de>>(map: &mut A) -> Result<Option<N>, 
 
 fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<IgnoredAny>().map(drop)
-}
-
-/// A member of an event that only one kind of events has.
-#[derive(Deserialize)]
-enum EventMember {
-    Records,
-    /// Of events that have their records elsewhere.
-    #[serde(rename = "eventSource")]
-    EventSource,
-    #[serde(rename = "detail-type")]
-    EventBridge,
-    #[serde(rename = "requestContext", alias = "httpMethod", alias = "routeKey")]
-    Http,
-    #[serde(rename = "awslogs")]
-    Logs,
-    #[serde(rename = "triggerSource", alias = "identityPoolId")]
-    Cognito,
-    #[serde(rename = "deliveryStreamArn")]
-    Firehose,
-    #[serde(rename = "invokingEvent")]
-    Config,
-    #[serde(rename = "CodePipeline.job")]
-    CodePipeline,
-    #[serde(rename = "ResourceProperties")]
-    CloudFormation,
-    #[serde(other)]
-    Other,
-}
-
-impl EventMember {
-    fn service(&self) -> Option<&'static str> {
-        match self {
-            Self::Records | Self::EventSource | Self::Other => None,
-            Self::EventBridge => Some("EventBridge"),
-            Self::Http => Some("API Gateway, a load balancer or a function URL"),
-            Self::Logs => Some("CloudWatch Logs"),
-            Self::Cognito => Some("Cognito"),
-            Self::Firehose => Some("Data Firehose"),
-            Self::Config => Some("AWS Config"),
-            Self::CodePipeline => Some("CodePipeline"),
-            Self::CloudFormation => Some("CloudFormation"),
-        }
-    }
 }
 
 /// The member `eventSource` of an event or of a record; SNS writes `EventSource`.
