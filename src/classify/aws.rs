@@ -13,42 +13,32 @@ use crate::failure::{Evidence, Failure, FailureClass};
 /// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
 /// retry classifier. After an expired token or request, the SDK fetches new credentials or corrects its
 /// clock before the next attempt.
-const CODES: [((FailureClass, &str), &str); 6] = [
-    (
-        (FailureClass::RateLimit, "throttled"),
+const CODES: [((FailureClass, &str), &str); 6] = rows! {
+    (FailureClass::RateLimit, "throttled") =>
         "Throttling ThrottlingException ThrottledException RequestThrottledException \
         RequestThrottled KmsThrottled TooManyRequestsException \
         ProvisionedThroughputExceededException TransactionInProgressException \
         RequestLimitExceeded BandwidthLimitExceeded LimitExceededException SlowDown \
-        PriorRequestNotComplete EC2ThrottledException OverLimit",
-    ),
-    (
-        (FailureClass::Quota, "quota"),
-        "ServiceQuotaExceededException ServiceQuotaExceeded SendingPausedException",
-    ),
-    ((FailureClass::Temporary, "transient"), OF_SERVICE),
-    (
-        (FailureClass::Temporary, "transient"),
+        PriorRequestNotComplete EC2ThrottledException OverLimit";
+    (FailureClass::Quota, "quota") =>
+        "ServiceQuotaExceededException ServiceQuotaExceeded SendingPausedException";
+    (FailureClass::Temporary, "transient") => OF_SERVICE;
+    (FailureClass::Temporary, "transient") =>
         "InternalError InternalFailure InternalServerError InternalServerException \
         InternalServiceError ServiceException ExpiredToken ExpiredTokenException RequestExpired \
         RequestTimeTooSkewed ModelErrorException ResourceInUseException \
-        TransactionCanceledException",
-    ),
-    (
-        (FailureClass::NonRetryable, "access denied"),
+        TransactionCanceledException";
+    (FailureClass::NonRetryable, "access denied") =>
         "AccessDenied AccessDeniedException AuthFailure InvalidClientTokenId InvalidSecurity \
         KmsAccessDenied NotAuthorized NotAuthorizedException SignatureDoesNotMatch \
-        UnauthorizedOperation UnrecognizedClientException",
-    ),
-    (
-        (FailureClass::NonRetryable, "refused"),
+        UnauthorizedOperation UnrecognizedClientException";
+    (FailureClass::NonRetryable, "refused") =>
         "ConditionalCheckFailedException InvalidParameterException InvalidParameterValue \
         InvalidParameterValueException InvalidRequestException NoSuchBucket NoSuchKey \
         NonExistentQueue QueueDoesNotExist RequestEntityTooLargeException EndpointDisabled \
         MessageRejected ResourceNotFoundException UnsupportedOperation ValidationError \
-        ValidationException",
-    ),
-];
+        ValidationException";
+};
 
 /// Codes that mean that the service does not work, whatever the request.
 const OF_SERVICE: &str = "\

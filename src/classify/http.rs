@@ -15,36 +15,30 @@ use crate::failure::{Evidence, Failure, FailureClass};
 /// The reasons that providers write into an error body, in any of its fields, between bars, in
 /// addition to [parts of a code](code::PARTS). The comments name the providers in the order of
 /// their words. The first row that matches wins.
-const REASONS: [(FailureClass, &str); 3] = [
+const REASONS: [(FailureClass, &str); 3] = rows! {
     // YouTube; Google; a problem type of RFC 9457; HubSpot, the calls of a day; Google and Firebase;
     // OpenAI; Anthropic; Salesforce, the requests of a day; X; TikTok; Stripe, OpenAI: the account is
     // out of money; Salesforce and Box; Salesforce; Dropbox
-    (
-        FailureClass::Quota,
+    FailureClass::Quota =>
         "uploadLimitExceeded|QuotaFailure|quota-exceeded|DAILY policy|QUOTA_EXCEEDED|\
         credit_balance_exhausted|organization_usage_limit_exceeded|billing_error|\
         REQUEST_LIMIT_EXCEEDED|usage-capped|reached_active_user_cap|balance_insufficient|\
-        billing_not_active|STORAGE_LIMIT_EXCEEDED|SINGLE_EMAIL_LIMIT_EXCEEDED|insufficient_space",
-    ),
+        billing_not_active|STORAGE_LIMIT_EXCEEDED|SINGLE_EMAIL_LIMIT_EXCEEDED|insufficient_space";
     // A problem type of RFC 9457; Stripe, whose object is busy for a moment; Azure; BigQuery; Box;
     // Anthropic
-    (
-        FailureClass::Temporary,
+    FailureClass::Temporary =>
         "temporary-reduced-capacity|lock_timeout|RetryableError|jobInternalError|\
-        operation_blocked_temporary|overloaded_error",
-    ),
+        operation_blocked_temporary|overloaded_error";
     // Google, first by its own reason; GitHub, by the section of its documentation that it points to; a
     // problem type of RFC 9457; HubSpot; PayPal; many; Microsoft Graph; monday.com; Firebase; Google
     // Maps; NetSuite
-    (
-        FailureClass::RateLimit,
+    FailureClass::RateLimit =>
         "RATE_LIMIT_EXCEEDED|about-secondary-rate-limits|secondary-rate-limits|abuse-rate-limits|\
         abnormal-usage-detected|RATE_LIMITS|RATE_LIMIT_REACHED|rate_limited|\
         RateLimitError|rate_limit|too_many_requests|throttled|activityLimitReached|\
         ComplexityException|RESET_PASSWORD_EXCEED_LIMIT|RESOURCE_EXHAUSTED|OVER_QUERY_LIMIT|\
-        WS_REQUEST_BLOCKED",
-    ),
-];
+        WS_REQUEST_BLOCKED";
+};
 
 /// Codes of Meta's Graph API for calls or messages that are too frequent. Sources: Graph API, Rate
 /// Limits and Handling Errors; `WhatsApp` Cloud API, Error Codes.

@@ -15,6 +15,11 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use crate::failure::{Evidence, Failure, FailureClass};
 use rules::Facts;
 
+/// Rows of a table, each with its words. rustfmt leaves a row in few lines.
+macro_rules! rows {
+    ($($row:expr => $words:expr;)*) => { [$(($row, $words)),*] };
+}
+
 // Each imports only those after it.
 mod exceptions;
 mod grpc;

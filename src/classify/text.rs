@@ -35,51 +35,37 @@ pub(super) type Meaning = (FailureClass, Service, &'static str);
 const PHRASES: [(Meaning, &str); 15] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     use Service::{Down, Lost, Up};
-    [
-        (
-            (Quota, Up, "quota exceeded"),
+    rows! {
+        (Quota, Up, "quota exceeded") =>
             "quota exceeded|exceeded quota|exceeded your quota|exceeded your current quota|\
             insufficient quota|out of quota|daily limit exceeded|quotaexceeded|dailylimitexceeded|\
-            over your quota|over your space quota|exceeded its quota",
-        ),
-        (
-            (RateLimit, Up, "too many requests"),
+            over your quota|over your space quota|exceeded its quota";
+        (RateLimit, Up, "too many requests") =>
             "too many requests|rate limit|rate limits|rate limited|rate exceeded|ratelimit|\
             ratelimited|ratelimitexceeded|userratelimitexceeded|request limit exceeded|\
             resource exhausted|resourceexhausted|some resource has been exhausted|slow down|\
-            throttled|throttling|over query limit|calls per second for api client",
-        ),
-        ((Temporary, Lost, "timed out"), "timed out|timeout|time out|deadline exceeded"),
-        ((Temporary, Down, "connection refused"), "connection refused"),
-        ((Temporary, Lost, "connection reset"), "connection reset|econnreset|reset by peer"),
-        (
-            (Temporary, Lost, "connection closed"),
-            "broken pipe|connection aborted|connection closed|socket hang up",
-        ),
-        (
-            (Temporary, Down, "name not resolved"),
+            throttled|throttling|over query limit|calls per second for api client";
+        (Temporary, Lost, "timed out") => "timed out|timeout|time out|deadline exceeded";
+        (Temporary, Down, "connection refused") => "connection refused";
+        (Temporary, Lost, "connection reset") => "connection reset|econnreset|reset by peer";
+        (Temporary, Lost, "connection closed") =>
+            "broken pipe|connection aborted|connection closed|socket hang up";
+        (Temporary, Down, "name not resolved") =>
             "dns error|failed to lookup address information|name or service not known|\
-            host not found|no such host|enotfound",
-        ),
+            host not found|no such host|enotfound";
         // A certificate that was not accepted is no fault of the message.
-        (
-            (Temporary, Down, "certificate not accepted"),
-            "certificate validation|certificate verify failed|ssl validation|tls validation",
-        ),
-        (
-            (Temporary, Down, "temporarily unavailable"),
-            "service unavailable|temporarily unavailable|try again later",
-        ),
-        ((Temporary, Down, "bad gateway"), "bad gateway|gateway timeout"),
-        ((Temporary, Up, "server error"), "internal server error"),
-        ((NonRetryable, Up, "bad request"), "bad request|unprocessable entity"),
-        (
-            (NonRetryable, Up, "validation failed"),
-            "validation error|validation errors|validation failed|failed validation",
-        ),
-        ((NonRetryable, Up, "unauthorized"), "unauthorized|unauthenticated|authentication failed"),
-        ((NonRetryable, Up, "forbidden"), "forbidden|access denied|invalid api key"),
-    ]
+        (Temporary, Down, "certificate not accepted") =>
+            "certificate validation|certificate verify failed|ssl validation|tls validation";
+        (Temporary, Down, "temporarily unavailable") =>
+            "service unavailable|temporarily unavailable|try again later";
+        (Temporary, Down, "bad gateway") => "bad gateway|gateway timeout";
+        (Temporary, Up, "server error") => "internal server error";
+        (NonRetryable, Up, "bad request") => "bad request|unprocessable entity";
+        (NonRetryable, Up, "validation failed") =>
+            "validation error|validation errors|validation failed|failed validation";
+        (NonRetryable, Up, "unauthorized") => "unauthorized|unauthenticated|authentication failed";
+        (NonRetryable, Up, "forbidden") => "forbidden|access denied|invalid api key";
+    }
 };
 
 /// Words of a mail server about the sender's limit. A recipient's full mailbox is none.

@@ -110,20 +110,17 @@ pub(super) const REACHED: &str = "\
 
 /// Words of a limit, and of a failure that passes, before a name or a status that refuses the
 /// request.
-pub(super) const PASSING: [(Meaning, &str); 5] = [
+pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
     // AWS; QuickBooks; Twilio; MySQL; MSK
-    (
-        (RateLimit, Up, "rate limit"),
+    (RateLimit, Up, "rate limit") =>
         "reduce your request rate|throughput exceeds the current capacity|request was throttled|\
         throttleexceeded|request limit was reached|too many concurrent|\
         exceeded the maximum number of queued messages|max questions resource|max updates resource|\
-        max connections per hour resource|too many connects",
-    ),
+        max connections per hour resource|too many connects";
     // BigQuery and PostgreSQL; MySQL; SQL Server; ClickHouse; MongoDB; Salesforce; Elasticsearch;
     // CloudFormation, Lambda, S3, Athena; SQL Server, Redshift, BigQuery; RabbitMQ; Stripe;
     // commercetools; Cosmos DB; Vitess; a load balancer in front of gRPC; Salesforce; EMR
-    (
-        (Temporary, Up, "busy"),
+    (Temporary, Up, "busy") =>
         "could not serialize access|deadlock detected|deadlock found|deadlock victim|\
         deadlock avoided|lock wait timeout exceeded|try restarting transaction|writeconflict|\
         unable to obtain exclusive access|cluster block exception|client must retry|\
@@ -137,54 +134,43 @@ pub(super) const PASSING: [(Meaning, &str); 5] = [
         is currently accessing it|operation is still pending|\
         cannot be performed at this region|not allowed in state not serving|\
         received http status code 404|retry your request|\
-        request limit for the database|maximum number of active steps",
-    ),
+        request limit for the database|maximum number of active steps";
     // A session in the state of an earlier message: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2;
     // MySQL for Python
-    (
-        (Temporary, Up, "connection lost"),
+    (Temporary, Up, "connection lost") =>
         "session rollback|transaction is rolled back|cursor is not connected|cursor closed|\
         cursor already closed|connection already closed|this connection is closed|\
         entitymanager is closed|current transaction is aborted|in closed state|\
         after fatal error|no further sql can be emitted|transaction is already begun|\
-        commands out of sync",
-    ),
+        commands out of sync";
     // RabbitMQ, in numbers that look like statuses
-    ((Temporary, Lost, "connection lost"), "delivery acknowledgement on channel|unexpected frame"),
-    (
-        (Temporary, Down, "connection lost"),
+    (Temporary, Lost, "connection lost") => "delivery acknowledgement on channel|unexpected frame";
+    (Temporary, Down, "connection lost") =>
         "communications link failure|mysql server has gone away|lost connection to mysql|\
-        server closed the connection unexpectedly",
-    ),
-];
+        server closed the connection unexpectedly";
+};
 
 /// Words that only exceptions of a function have, after all else.
-pub(super) const MESSAGES: [(Meaning, &str); 6] = [
+pub(super) const MESSAGES: [(Meaning, &str); 6] = rows! {
     // Node's codes of the system, undici; .NET; paramiko
-    (
-        (Temporary, Lost, "connection lost"),
+    (Temporary, Lost, "connection lost") =>
         "epipe|etimedout|esockettimedout|econnaborted|other side closed|server disconnected|\
-        forcibly closed|transport shut down",
-    ),
+        forcibly closed|transport shut down";
     // Node; fetch; OpenAI and Anthropic; the AWS SDK for Java; .NET; botocore; aiohttp; PostgreSQL
-    (
-        (Temporary, Down, "service not reached"),
+    (Temporary, Down, "service not reached") =>
         "econnrefused|ehostunreach|enetunreach|eai again|fetch failed|connection error|\
         with our connection to stripe|unable to execute http request|\
         ssl connection could not be established|could not connect|cannot connect|can t connect|\
         server has gone away|lost connection|connection terminated|server closed the connection|\
         connection is closed|no such host is known|network unreachable|actively refused|\
         error occurred while sending the request|database system is starting up|\
-        database system is shutting down",
-    ),
+        database system is shutting down";
     // A row that this one refers to may be inserted later.
-    ((Temporary, Up, "constraint violated"), "violates foreign key constraint"),
-    ((NonRetryable, Up, "declined"), DECLINED),
-    ((Temporary, Up, "busy"), "deadlock"),
-    (
-        (NonRetryable, Up, "constraint violated"),
+    (Temporary, Up, "constraint violated") => "violates foreign key constraint";
+    (NonRetryable, Up, "declined") => DECLINED;
+    (Temporary, Up, "busy") => "deadlock";
+    (NonRetryable, Up, "constraint violated") =>
         "e11000|violates unique constraint|violates check constraint|duplicate entry|\
         violation of unique key|violation of primary key|unique constraint failed|\
-        unique constraint violated",
-    ),
-];
+        unique constraint violated";
+};
