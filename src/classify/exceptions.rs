@@ -10,10 +10,10 @@ use std::error::Error;
 use std::time::Duration;
 
 use super::exception::{Exception, last_part};
-use super::retry_after::Named;
+use super::retry_after::in_message;
 use super::status::{self, fold};
 use super::text::{self, Meaning, Service, Words};
-use super::{GrpcStatus, Response, aws, code, grpc, http, rules};
+use super::{GrpcStatus, aws, code, grpc, http, rules};
 use crate::clock::Clock;
 use crate::failure::{Evidence, Failure, FailureClass};
 use message::{MESSAGES, PASSING, REACHED};
@@ -43,6 +43,12 @@ impl Failure {
         };
         let named = failure.delay().is_none().then(|| named_delay(&failure, exception.message()));
         let failure = match named.flatten() {
+            // As over HTTP, this limit is that of a day. A rule chooses the class itself.
+            Some(delay)
+                if delay > http::LONGEST_RATE_LIMIT && failure.evidence() != Evidence::Rule =>
+            {
+                failure.retry_after(delay).of_long_limit()
+            }
             Some(delay) => failure.retry_after(delay),
             None => failure,
         };
@@ -58,18 +64,17 @@ impl Failure {
 /// The delay that a service names in a message, as in `status code 503, retry after 20`. Without a
 /// limit or a status, the words may be a client's about itself.
 fn named_delay(failure: &Failure, message: &str) -> Option<Duration> {
-    let status = || {
-        let words = Words::of_body(message.as_bytes());
-        message::status_in_place(message).or_else(|| words.status_number())
-    };
+    let status = || status_of(message, &Words::of_body(message.as_bytes()));
     let is_of_service = match failure.class() {
         RateLimit | Quota => true,
         Temporary => status().is_some(),
         NonRetryable => false,
     };
-    let nothing = Response { status: 0, headers: &[], body: b"" };
-    let named = is_of_service.then(|| Named::new(&nothing, Clock::system().now()))?;
-    named.in_message(message)
+    is_of_service.then(|| in_message(message, Clock::system().now()))?
+}
+
+fn status_of(message: &str, words: &Words) -> Option<u16> {
+    message::status_in_place(message).or_else(|| words.status_number())
 }
 
 /// Classifies one level of a chain. The cause of a refusal may pass.
@@ -92,7 +97,7 @@ fn of_level(exception: &Exception) -> Option<Failure> {
     let words = Words::of_errors(std::iter::once(exception as &(dyn Error + 'static)));
     let message = exception.message();
     let status = message::status_in_place(message).map(text::of_status);
-    let number = message::status_in_place(message).or_else(|| words.status_number());
+    let number = status_of(message, &words);
     // A limit of a declined card is the payer's.
     let is_declined = words.say_declined(number);
     // A service that responded was reached, whatever the name.

@@ -66,6 +66,8 @@ const OF_DAYTIME: [&str; 3] = [" at", " on", " until"];
 /// Words with which services name a time of their own zone, unless the message names it.
 const OF_ANY_ZONE: [&str; 2] = ["reset at", "reset on"];
 const MAX_WORDS: usize = 7;
+/// Words after a number of seconds. Any other word may be a unit that is not read: `5 Minuten`.
+const AFTER_SECONDS: &str = "and|or|then|to|before|for|if|as|with|while|because|since";
 
 pub(super) struct Named<'r> {
     response: &'r Response<'r>,
@@ -139,25 +141,9 @@ impl<'r> Named<'r> {
         self.longest(BODY, text.as_bytes())
     }
 
-    /// The time in the message of a limit: `Please try again in 7m37.056s.`
+    /// As [`in_message`], by the server's own clock.
     pub(super) fn in_message(&self, text: &str) -> Option<Duration> {
-        let lower = text.to_ascii_lowercase();
-        let mut times = BEFORE_TIME.split('|').filter_map(|words| {
-            let rest = &text[lower.find(words)? + words.len()..];
-            let rest = rest.strip_prefix([' ', ':'])?.trim_start();
-            let ends = rest.match_indices(' ').map(|space| space.0).chain([rest.len()]);
-            let parts = ends
-                .take(MAX_WORDS)
-                .map(|end| rest[..end].trim_end_matches(['.', ',', ')', '\'', '"', '}']));
-            let times = parts.filter_map(|part| Some((part, told(part.as_bytes())?)));
-            let (part, time) = times.last()?;
-            let is_daytime = OF_DAYTIME.iter().any(|end| words.ends_with(end));
-            let is_elsewhere = time::without_zone(part).is_some()
-                && (OF_ANY_ZONE.contains(&words) || is_zone(&rest[part.len()..]));
-            let is_it = !is_elsewhere && (!is_daytime || matches!(time, Told::At(_)));
-            is_it.then(|| time.delay(self.reference))?
-        });
-        times.next()
+        in_message(text, self.reference)
     }
 
     /// The delay of a header's first value that names one.
@@ -209,6 +195,58 @@ impl<'r> Named<'r> {
         }
         delay
     }
+}
+
+/// The time in the message of a limit: `Please try again in 7m37.056s.`
+pub(super) fn in_message(text: &str, reference: SystemTime) -> Option<Duration> {
+    let lower = text.to_ascii_lowercase();
+    let mut times = BEFORE_TIME.split('|').filter_map(|words| {
+        let rest = text[lower.find(words)? + words.len()..].strip_prefix(is_separator)?;
+        // `5 minutes!"}`, `5 minute(s)</p>`, and escapes of JSON within JSON
+        let rest = rest.trim_start().split(is_end).next()?.replace("(s)", "s");
+        let rest = rest.replace("\\n", "\n").replace("\\r", "\n");
+        let spaces = rest.match_indices(char::is_whitespace).map(|space| space.0);
+        let ends = spaces.filter(|end| !rest[..*end].ends_with(char::is_whitespace));
+        let parts = ends.chain([rest.len()]).take(MAX_WORDS);
+        let parts = parts.map(|end| rest[..end].trim_end_matches(|c: char| !c.is_alphanumeric()));
+        let times = parts
+            .filter(|part| !part.ends_with(" and"))
+            .filter_map(|part| Some((part, told(spaced(part).as_bytes())?)));
+        let (part, time) = times.last()?;
+        let after = rest[part.len()..].lines().next().unwrap_or_default();
+        let is_daytime = OF_DAYTIME.iter().any(|end| words.ends_with(end));
+        let is_elsewhere =
+            time::without_zone(part).is_some() && (OF_ANY_ZONE.contains(&words) || is_zone(after));
+        let is_known = match time {
+            Told::In(_) => !is_daytime && !is_of_unit(part, after),
+            Told::At(_) => !is_elsewhere,
+        };
+        is_known.then(|| time.delay(reference))?
+    });
+    times.next()
+}
+
+fn is_separator(c: char) -> bool {
+    c == ':' || c.is_whitespace()
+}
+
+fn is_end(c: char) -> bool {
+    "\"<>;[]{}!?|".contains(c)
+}
+
+/// A duration in the form that is read: `1 hour and\n5 minutes`.
+fn spaced(part: &str) -> String {
+    part.split_whitespace().filter(|word| *word != "and").collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a part is a number, and the rest of its line begins with a word that may be its unit.
+fn is_of_unit(part: &str, after: &str) -> bool {
+    let word = after.starts_with(char::is_whitespace).then(|| after.split_whitespace().next());
+    let word = word.flatten().unwrap_or_default().trim_end_matches(['.', ',', ')']);
+    decimal(part).is_some()
+        && !word.is_empty()
+        && word.chars().all(char::is_alphabetic)
+        && !AFTER_SECONDS.split('|').any(|known| known.eq_ignore_ascii_case(word))
 }
 
 /// Whether a text after a time begins with its zone: ` +08`, ` (UTC+8)`, ` CST`, ` Asia/Shanghai`.

@@ -63,7 +63,7 @@ pub(super) fn told(value: &[u8]) -> Option<Told> {
     // `88ms`, `6m0s`, `2m52.8s`, `1h2m3s`, `1d2h`; `PT90S`, `P1D`
     let seconds = || text.strip_suffix('s').and_then(decimal).map(Told::In);
     let duration = || {
-        let friendly = || friendly::SpanParser::new().parse_span(value).ok();
+        let friendly = || friendly::SpanParser::new().parse_span(value.to_ascii_lowercase()).ok();
         let iso = || temporal::SpanParser::new().parse_span(value).ok();
         let span = friendly().or_else(iso)?;
         let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;

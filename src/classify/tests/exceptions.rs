@@ -588,6 +588,7 @@ fn the_users_rules_come_before_the_table() {
     let rules: Rules = r#"{"rules": [
         {"match": {"code": "BankClosed"}, "class": "RATE_LIMIT", "delaySeconds": 60},
         {"match": {"code": "SlowDown"}, "class": "QUOTA"},
+        {"match": {"code": "BankOpen"}, "class": "RATE_LIMIT"},
         {"match": {"code": "UNAVAILABLE"}, "class": "NON_RETRYABLE"},
         {"match": {"code": "TimeoutError", "words": "final"}, "class": "NON_RETRYABLE"}
     ]}"#
@@ -612,6 +613,8 @@ fn the_users_rules_come_before_the_table() {
     assert_eq!(by_rules("TimeoutError", "final").class(), NonRetryable);
     assert_eq!(by_rules("TimeoutError", "timed out").class(), Temporary);
     assert!(by_rules("TimeoutError", "final").is_in_doubt());
+    let long = by_rules("BankOpen", "status code 429, retry after 86400");
+    assert_eq!((long.class(), long.delay()), (RateLimit, Some(Duration::from_hours(24))));
 }
 
 proptest! {
@@ -737,6 +740,43 @@ fn a_delay_in_the_message_counts_for_limits_and_statuses() {
         // The client's own plan.
         ("ConnectionError", "connection lost, will retry in 30s", nothing),
         ("InvalidOrder", "status code 422, retry after 20", (NonRetryable, None)),
+        // A limit that lasts for longer than 12 h: OpenAI for Python, the AI SDK, Django REST framework,
+        // Stack Exchange, Codex
+        (
+            "openai.RateLimitError",
+            "Error code: 429 - {'error': {'code': '429', 'message': 'Requests to the \
+             Embeddings_Create Operation under Azure OpenAI API version 2023-05-15 have exceeded \
+             call rate limit of your current OpenAI S0 pricing tier. Please retry after 86400 \
+             seconds. Please go here: https://aka.ms/oai/quotaincrease'}}",
+            (Quota, Some(86_400_000)),
+        ),
+        (
+            "AI_APICallError",
+            "Requests have exceeded token rate limit. Please retry after 86400 seconds.",
+            (Quota, Some(86_400_000)),
+        ),
+        (
+            "Throttled",
+            "Request was throttled. Expected available in 86399 seconds.",
+            (Quota, Some(86_399_000)),
+        ),
+        (
+            "Error",
+            "429: too many requests, more requests available in 82216 seconds",
+            (Quota, Some(82_216_000)),
+        ),
+        (
+            "Error",
+            "status code 429: usage limit reached. Try again in 4 days 13 hours.",
+            (Quota, Some(392_400_000)),
+        ),
+        ("Error", "status code 429, retry after 43200", (RateLimit, Some(43_200_000))),
+        ("Error", "status code 503, retry after 86400", (Temporary, Some(86_400_000))),
+        (
+            "Azure.RequestFailedException",
+            "Too many requests. Retry after 60000 ms.\nStatus: 429 (Too Many Requests)",
+            (RateLimit, Some(60_000)),
+        ),
     ] {
         let failure = Failure::from_exception(&Exception::new(error_type, message));
         let found = failure.delay().map(|delay| delay.as_millis());
