@@ -256,6 +256,9 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
     let mut part = PARTS.iter().filter(|row| row.1.split(' ').any(|part| folded.contains(part)));
     let part = part.find(|row| !is_declined || row.0.0 == NonRetryable || row.0.1 != Up);
     if let Some(((class, service, meaning), _)) = part {
+        if *service != Up && is_of_item(&folded) {
+            return None;
+        }
         // A row that this one refers to may be inserted later.
         let is_early = *meaning == "constraint violated" && words.hold_any(NO_PARENT)
             || folded.contains("foreignkey");
@@ -266,6 +269,24 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
     let by_status = || status::of_name(name).map(text::of_status);
     grpc::of_type(name).map(Failure::from_grpc).or_else(by_status)
 }
+
+/// Whether a name is about a thing that the message names, which says nothing about the service:
+/// `SeatNotAvailableException`, `UnsupportedNetworkException`.
+fn is_of_item(folded: &str) -> bool {
+    let is_refused = REFUSED.split(' ').any(|part| folded.contains(part));
+    let available = ["notavailable", "unavailable"].iter().find_map(|part| folded.split_once(part));
+    let is_service =
+        |before: &str| before.is_empty() || SERVICES.split(' ').any(|end| before.ends_with(end));
+    is_refused || available.is_some_and(|(before, _)| !is_service(before))
+}
+
+/// Parts of names that refuse a value.
+const REFUSED: &str = "notfound invalid unsupported notsupported";
+/// The ends of the names of services, before `Unavailable`.
+const SERVICES: &str = "\
+    service services server host broker coordinator leader replica node nodes master primary \
+    exchange endpoint gateway backend upstream api database db cluster system network connection \
+    socket remote credential credentials temporarily transport proxy";
 
 const TLS: &str = "certificate|remote certificate|ssl|tls|handshake";
 

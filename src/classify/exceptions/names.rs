@@ -112,7 +112,8 @@ pub(super) const PARTS: [(Meaning, &str); 15] = rows! {
         "connectionreset connectionaborted connectionclosed connectionlost disconnect brokenpipe \
         socketclosed connectionshutdown";
     (Temporary, Down, "service not reached") =>
-        "connection connect network socket unreachable nameresolution dnserror proxyauth \
+        "connection connect networkerror networkexception networkfail networkdown networktimeout \
+        networkingerror networkunavailable socket unreachable nameresolution dnserror proxyauth \
         brokernotavailable";
     (Temporary, Down, "service down") =>
         "unavailable badgateway overloaded serverbusy notavailable circuitbreaker brokencircuit \

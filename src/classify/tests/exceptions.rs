@@ -208,6 +208,45 @@ fn a_type_says_what_happened() {
     assert!(count >= 250, "{count}");
 }
 
+/// networkx; pytube; docker; hibernate; Plaid; ACM; AWS and Azure of things; Kafka, ccxt, Cassandra,
+/// azure-identity, Elasticsearch, Telegram, Stripe of services
+#[test]
+fn a_name_about_an_item_opens_no_circuit() {
+    for (is_down, names) in [
+        (
+            false,
+            "networkx.exception.NetworkXNoPath networkx.exception.NetworkXError \
+             youtube_transcript_api._errors.VideoUnavailable pytube.exceptions.VideoUnavailable \
+             com.acme.SeatNotAvailableException ProductUnavailable ItemUnavailableError \
+             SlotNotAvailableError App\\Exceptions\\RoomUnavailableException \
+             Function<Booking::DateUnavailable> docker.errors.NetworkNotFound \
+             UnsupportedNetworkException InvalidNetworkException CardNetworkNotSupported \
+             InvalidCertificateException GiftCertificateNotFoundError InvalidTimeoutException \
+             InvalidConnectionIdException ConnectionNotFoundException SocialNetworkMissing",
+        ),
+        (
+            true,
+            "NetworkError NetworkException telegram.error.NetworkError ClientNetworkException \
+             PoolClearedOnNetworkError Function<Seahorse::Client::NetworkingError> \
+             UnavailableException Unavailable ServiceUnavailable ServiceNotAvailableException \
+             LeaderNotAvailableError CoordinatorNotAvailableException BrokerNotAvailableError \
+             ReplicaNotAvailableException ccxt.base.errors.ExchangeNotAvailable \
+             azure.identity.CredentialUnavailableError EndpointUnavailableException \
+             NodeUnavailableException DatabaseUnavailable NetworkUnavailableException \
+             ServiceTemporarilyUnavailable ApiUnavailableError HostUnavailable \
+             ConnectionUnavailableException ReadTimeout ConnectException SSLError",
+        ),
+    ] {
+        for name in names.split_whitespace() {
+            let failure = of(name, "");
+            // An unrecognised failure counts for no circuit.
+            let is_known = failure.evidence() != Evidence::Unrecognised;
+            assert_eq!(failure.class(), Temporary, "{name}");
+            assert_eq!((failure.is_service_down(), is_known), (is_down, is_down), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_deployment_that_broke_is_no_fault_of_the_message() {
     for (name, message) in [
