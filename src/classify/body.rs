@@ -11,10 +11,11 @@ use super::text::Words;
 use super::{code, doubt, rules, status};
 
 /// The fields below which services describe an error, or list several; then those of `NetSuite`,
-/// Dropbox, UPS, Foursquare, Microsoft, and DynamoDB. The case of a name, and lines in it, say nothing.
+/// Dropbox, UPS, Foursquare, Microsoft, DynamoDB, and FHIR. The case of a name, and lines in it, say
+/// nothing.
 const NESTED: &str = "\
     error errors details detail extensions root_cause fault o:errorDetails reason response meta \
-    odata.error innerError CancellationReasons";
+    odata.error innerError CancellationReasons issue";
 /// Errors at a deeper level add nothing, nor do those after this many in a list.
 const MAX_LEVELS: usize = 5;
 const MAX_LISTED: usize = 10;

@@ -35,7 +35,8 @@ pub(super) const PARTS: [(FailureClass, &str, &str); 4] = [
         backenderror locked filelock pendingoperation pendingcopy transientstate operationconflict \
         simultaneous capacityexceeded idempotencyconflict lasttoken alreadyhasoperation \
         leasealreadypresent leaseisbreaking leaseidmissing sharingviolation resourcebusy systembusy \
-        tryagainlater retrylater stillprocessing allocationfailed nospaceleft duringpagination",
+        tryagainlater retrylater stillprocessing allocationfailed nospaceleft duringpagination \
+        toolusefailed jsonvalidatefailed",
     ),
     (
         FailureClass::Temporary,

@@ -231,7 +231,11 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
     if folded == "programmingerror" {
         let is_final = ["42", "22"].iter().any(|class| words.have_sqlstate(class));
         let is_final = is_final || words.hold_any(WRONG_STATEMENT);
-        return is_final.then(|| typed(NonRetryable, Up, "refused"));
+        // A pooler gave the connection of another session, which has other prepared statements.
+        let is_other = words.hold("prepared statement")
+            && words.hold_any("does not exist|already exists")
+            && !words.hold("syntax");
+        return (is_final && !is_other).then(|| typed(NonRetryable, Up, "refused"));
     }
     let is_named = |row: &&(_, &str)| row.1.split(' ').any(|it| it.eq_ignore_ascii_case(&folded));
     if let Some(((class, service, meaning), _)) = NAMES.iter().find(is_named) {

@@ -57,7 +57,7 @@ const PAUSES: [&str; 3] =
 const PAUSING: &str = "secondary rate limit|abuse detection mechanism|submitted too quickly";
 
 /// Reasons that count with one status alone. With another status they may mean something else.
-const BY_STATUS: [(u16, &str, FailureClass); 18] = [
+const BY_STATUS: [(u16, &str, FailureClass); 20] = [
     // Stripe and others: an earlier attempt is still running
     (409, "idempotency_key_in_use", FailureClass::Temporary),
     // Google, Notion, Zendesk: a transaction lost a race
@@ -66,6 +66,10 @@ const BY_STATUS: [(u16, &str, FailureClass); 18] = [
     (409, "DatabaseConflict", FailureClass::Temporary),
     // OCI: the object is in a state that passes
     (409, "IncorrectState", FailureClass::Temporary),
+    // FHIR
+    (409, "lock-error", FailureClass::Temporary),
+    // Apify, whose other runs must end
+    (402, "actor-memory-limit-exceeded", FailureClass::Temporary),
     // App Store Server API: AccountNotFoundRetryable, AppNotFoundRetryable,
     // OriginalTransactionIdNotFoundRetryable
     (404, "4040002", FailureClass::Temporary),

@@ -3,7 +3,7 @@
 use crate::failure::FailureClass;
 
 /// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 18] = {
+const STATUSES: [(u16, FailureClass); 19] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (408, Temporary),
@@ -20,6 +20,8 @@ const STATUSES: [(u16, FailureClass); 18] = {
         (449, Temporary),
         // DeepL
         (456, Quota),
+        // Groq: no capacity
+        (498, Temporary),
         // nginx, Google's CANCELLED: the connection was closed before the response
         (499, Temporary),
         (500, Temporary),

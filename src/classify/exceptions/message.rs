@@ -119,7 +119,9 @@ pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
         max connections per hour resource|too many connects";
     // BigQuery and PostgreSQL; MySQL; SQL Server; ClickHouse; MongoDB; Salesforce; Elasticsearch;
     // CloudFormation, Lambda, S3, Athena; SQL Server, Redshift, BigQuery; RabbitMQ; Stripe;
-    // commercetools; Cosmos DB; Vitess; a load balancer in front of gRPC; Salesforce; EMR
+    // commercetools; Cosmos DB; Vitess; a load balancer in front of gRPC; Salesforce; EMR; Kubernetes;
+    // Firestore, DynamoDB; IAM for RDS, whose token is short-lived; an ETag of Cosmos DB, Cloud Storage,
+    // Azure, which a new run reads again; Cosmos DB
     (Temporary, Up, "busy") =>
         "could not serialize access|deadlock detected|deadlock found|deadlock victim|\
         deadlock avoided|lock wait timeout exceeded|try restarting transaction|writeconflict|\
@@ -134,7 +136,13 @@ pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
         is currently accessing it|operation is still pending|\
         cannot be performed at this region|not allowed in state not serving|\
         received http status code 404|retry your request|\
-        request limit for the database|maximum number of active steps";
+        request limit for the database|maximum number of active steps|\
+        object has been modified|object is being deleted|referenced transaction has expired|\
+        index is currently building|backfilling global secondary index|\
+        pam authentication failed|preconditionfailed 412|precondition is not met|\
+        pre condition is not met|pre conditions you specified did not hold|\
+        update condition specified in the request was not satisfied|\
+        conditional header s is not met|gone 410 substatus|read session is not available";
     // A session in the state of an earlier message: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2;
     // MySQL for Python
     (Temporary, Up, "connection lost") =>

@@ -67,12 +67,13 @@ pub(super) const NAMES: [(Meaning, &str); 14] = rows! {
         "ECONNRESET ECONNABORTED EPIPE ENOTCONN ETIMEDOUT ESOCKETTIMEDOUT";
     // Another transaction, version or lock was in the way. psycopg; asyncpg; Npgsql; hibernate;
     // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again;
-    // neo4j
+    // neo4j; Azure and Cloud Storage, Cosmos DB for Python
     (Temporary, Up, "busy") =>
         "TransactionCanceledException CannotAcquireLockException LockAcquisitionException \
         StaleObjectStateException StaleObjectError StaleDataError LockError WatchError TryAgain \
         ResourceInUseException MessageLockLostError SessionLockLostError ResourceModifiedError \
-        ForbiddenOnReadOnlyDatabase AuthorizationExpired";
+        ForbiddenOnReadOnlyDatabase AuthorizationExpired UpdateConditionNotSatisfied \
+        ConditionNotMet CosmosAccessConditionFailedError";
     // The request is at fault. The SDKs of Stripe, OpenAI and Anthropic, Twilio, Slack; DB-API 2.0;
     // Spring; hibernate; Rails; Prisma; zod, joi, yup and ajv; okhttp; kafka
     (NonRetryable, Up, "refused") =>

@@ -108,6 +108,8 @@ fn a_status_alone_decides() {
         (430, NonRetryable),
         (421, Temporary),
         (449, Temporary),
+        (432, NonRetryable),
+        (498, Temporary),
         (499, Temporary),
         (500, Temporary),
         (501, NonRetryable),

@@ -379,7 +379,7 @@ fn a_delay_decides_a_status_that_cannot_speak_of_the_request() {
             let is_final = matches!(status, 400 | 402 | 404..=406 | 410 | 411 | 414..=417 | 422 | 428 | 431 | 451);
             assert_eq!(with.class() == NonRetryable, is_final, "{status} with {name}");
             let is_retried_anyway =
-                matches!(status, 408 | 420 | 421 | 423..=425 | 429 | 449 | 456 | 499);
+                matches!(status, 408 | 420 | 421 | 423..=425 | 429 | 449 | 456 | 498 | 499);
             assert_eq!(without.class() != NonRetryable, is_retried_anyway, "{status}");
             assert_eq!(with.delay().is_some(), !is_final, "{status} with {name}");
         }

@@ -5,7 +5,7 @@ use crate::failure::FailureClass;
 pub(in crate::classify) const TOO_LARGE: &str = "request too large";
 /// Words that decide whatever the code or the type, with their status, or with any (0). The first row
 /// that matches wins.
-pub(super) const SAID: [(u16, FailureClass, &str); 9] = {
+pub(super) const SAID: [(u16, FailureClass, &str); 11] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         // OpenAI, Groq: one request above the tokens of a minute
@@ -24,18 +24,25 @@ pub(super) const SAID: [(u16, FailureClass, &str); 9] = {
             insufficient credit|insufficient credits|not enough credits|out of credits|\
             balance is too low|low balance|negative balance|please recharge|recharge your account",
         ),
-        // Anthropic; xAI; Fireworks; Postmark; Neon; Upstash; Kubernetes; Azure; SES
+        // Anthropic; xAI; Fireworks; Postmark; Neon; Upstash; Kubernetes; Azure; SES; Elasticsearch;
+        // Tavily
         (
             0,
             Quota,
             "your credit balance is too low|your specified api usage limits|\
             reached its monthly spending limit|reaching the monthly spending limit|\
             account has run out of credits|compute time quota|max daily request limit exceeded|\
-            is forbidden exceeded quota|results in exceeding approved|sending paused for this account",
+            is forbidden exceeded quota|results in exceeding approved|sending paused for this account|\
+            maximum shards open|maximum normal shards open|maximum frozen shards open|\
+            exceeds your plan s set usage limit|exceeds the pay as you go limit",
         ),
         // Zoho; Canada Post
         (0, RateLimit, "made too many requests continuously|rejected by slm monitor"),
-        // GitHub, by its text alone
+        // fal; OpenRouter
+        (403, Quota, "exhausted balance|key limit exceeded"),
+        // Lark
+        (400, RateLimit, "triggers the frequency limit|trigger frequency limit"),
+        // GitHub, openstax and Canvas, by their text alone
         (403, RateLimit, LIMITED),
         (422, RateLimit, LIMITED),
         // Google; Hetzner; Sinch; Twilio; many, of which an earlier attempt still runs
@@ -59,7 +66,8 @@ pub(super) const SAID: [(u16, FailureClass, &str); 9] = {
 };
 /// A 403 of something else may mention a limit.
 const LIMITED: &str = "\
-    secondary rate limit|api rate limit exceeded|abuse detection mechanism|submitted too quickly|\
+    secondary rate limit|api rate limit exceeded|api rate limit reached|\
+    403 forbidden rate limit exceeded|abuse detection mechanism|submitted too quickly|\
     being rate limited|been rate limited|exceeded the rate limit|exceeded your rate limit|\
     rate limit has been exceeded|too many requests";
 /// Words of an earlier attempt that still runs, next to the name of its key: `idempotency`.
