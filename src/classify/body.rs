@@ -53,7 +53,10 @@ const RESETS: &str = "\
 /// Headers with the code of an error: of AWS, Mashery and Azure.
 const CODE_HEADERS: [&str; 3] = ["x-amzn-errortype", "x-mashery-error-code", "x-ms-error-code"];
 /// Texts before a code in XML, in lower case, and at the beginning of pages without one.
-const BEFORE_CODE: &str = "<code>|:code>|<errorcode>|:errorcode>|<faultcode>|:faultcode>| code=\"";
+const BEFORE_CODE: &str =
+    "<code>|:code>|<errorcode>|:errorcode>|<faultcode>|:faultcode>| code=\"|:value>";
+/// The codes of SOAP 1.1 and 1.2 for a request at fault.
+const SENDERS: [&str; 2] = ["Client", "Sender"];
 const PAGES: [&str; 2] = ["<!doctype html", "<html"];
 /// The longest body of another kind that is an error's message.
 const MAX_TEXT: usize = 1_024;
@@ -198,6 +201,14 @@ impl Details {
     pub(super) fn is_of_day(&self) -> bool {
         let is_long = |text: &String| Words::of_body(text.as_bytes()).name_long_limit();
         self.is_daily_quota || self.messages.iter().any(is_long)
+    }
+
+    /// Whether a fault of SOAP blames the request, and no word says that it passes: WCF has this code
+    /// for any fault.
+    pub(super) fn is_of_sender(&self, body: &[u8]) -> bool {
+        let is_code = |code: &String| SENDERS.contains(&code.rsplit('.').next().unwrap_or(code));
+        let words = || Words::of_body(body);
+        body.contains(&b'<') && self.codes.iter().any(is_code) && !words().may_pass()
     }
 
     fn words(&self) -> impl Iterator<Item = &str> {

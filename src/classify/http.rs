@@ -273,6 +273,10 @@ fn built_in(response: &Response<'_>, status: u16, details: &Details, names_delay
     if class == FailureClass::NonRetryable && is_wanted() {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
+    let is_sender = || status == 500 && !names_delay && details.is_of_sender(response.body);
+    if is_sender() && !is_wanted() {
+        return told(FailureClass::NonRetryable, None);
+    }
     // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
     // server that still works on an earlier attempt. GitHub's two limits are a 403.
     match class_until_later(status).filter(|_| class == FailureClass::NonRetryable) {

@@ -84,6 +84,11 @@ const OF_DAY: &str = "\
     24 hour limit|per 1 day|day rate limit|requests a day|calls a day|tokens day|rpd|tpd|\
     per 1 week|per 1 month|per week|weekly|per month|permonth|monthly|month limit|current month|this month|\
     calls month|requests month";
+/// Words of a failure that may pass, next to [`PHRASES`].
+const MAY_PASS: &str = "\
+    retry|again|later|wait|busy|lock|locked|deadlock|temporary|temporarily|transient|unavailable|\
+    not available|connection|connect|database|unexpected|internal|limit|exceeded|\
+    in progress|currently|maintenance";
 /// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 7] =
     ["http", "status", "statuscode", "code", "error", "response", "responded"];
@@ -247,6 +252,12 @@ impl Words {
         let ((class, service, reason), _) = PHRASES.iter().find(is_it)?;
         let failure = Failure::new(*class, Evidence::Text, reason);
         Some(if *service == Service::Up { failure } else { failure.service_down() })
+    }
+
+    /// Whether any word says that a failure passes.
+    pub(super) fn may_pass(&self) -> bool {
+        let is_it = |failure: Failure| failure.class() != FailureClass::NonRetryable;
+        self.hold_any(MAY_PASS) || self.other_phrase().is_some_and(is_it)
     }
 
     /// Whether they mean that an open connection was lost.
