@@ -142,6 +142,10 @@ fn of_level(exception: &Exception) -> Option<Failure> {
         RateLimit if words.name_short_limit() => failure,
         RateLimit if words.name_long_limit() => failure.of_long_limit(),
         RateLimit => quota().unwrap_or(failure),
+        // As over HTTP, a service that refuses a request works.
+        Temporary if !failure.is_service_down() && number.is_some_and(|it| it / 100 == 4) => {
+            Service::Works.of(failure)
+        }
         _ => failure,
     })
 }
@@ -208,7 +212,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
             Some(name) => Failure::new(class, Evidence::Typed, format_args!("{meaning}: {name}")),
             None => Failure::new(class, Evidence::Typed, meaning),
         };
-        (if service == Up { failure } else { failure.service_down() }).doubted(service == Lost)
+        service.of(failure).doubted(service == Lost)
     };
     // Its name is unspecific, and its text has the cause: .NET uses one name for this and TLS.
     if folded.contains("authentication") && words.hold_any(TLS) {
@@ -324,9 +328,8 @@ const JSON_PARSERS: &str = "\
 
 fn by_words(words: &Words, table: &[(Meaning, &str)]) -> Option<Failure> {
     let ((class, service, meaning), _) = table.iter().find(|row| words.hold_any(row.1))?;
-    let failure = Failure::new(*class, Evidence::Text, meaning);
-    let failure = if *service == Up { failure } else { failure.service_down() };
-    Some(failure.doubted(*service == Lost))
+    let failure = Failure::new(*class, Evidence::Text, meaning).doubted(*service == Lost);
+    Some(service.of(failure))
 }
 
 /// Names that wrap a response, or anything: the code, the status or the words in the message count.

@@ -21,10 +21,22 @@ pub(super) use said::{DECLINED, IN_PROGRESS, TOO_LARGE};
 pub(super) enum Service {
     /// None, or it works.
     Up,
+    /// It works, since it refused this request.
+    Works,
     /// It does not work, whatever the message.
     Down,
     /// It does not work, and may have got the request.
     Lost,
+}
+
+impl Service {
+    pub(super) fn of(self, failure: Failure) -> Failure {
+        match self {
+            Self::Up => failure,
+            Self::Works => failure.by_status(400),
+            Self::Down | Self::Lost => failure.service_down(),
+        }
+    }
 }
 
 /// The class of words, their meaning for the service, and their name in a reason.
@@ -250,8 +262,7 @@ impl Words {
     fn phrase(&self, wanted: impl Fn(FailureClass) -> bool) -> Option<Failure> {
         let is_it = |row: &&(Meaning, &str)| wanted(row.0.0) && self.hold_any(row.1);
         let ((class, service, reason), _) = PHRASES.iter().find(is_it)?;
-        let failure = Failure::new(*class, Evidence::Text, reason);
-        Some(if *service == Service::Up { failure } else { failure.service_down() })
+        Some(service.of(Failure::new(*class, Evidence::Text, reason)))
     }
 
     /// Whether any word says that a failure passes.

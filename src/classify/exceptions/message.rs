@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::classify::http;
 use crate::classify::retry_after::time::LONGEST;
-use crate::classify::text::Service::{Down, Lost, Up};
+use crate::classify::text::Service::{Down, Lost, Up, Works};
 use crate::classify::text::{self, DECLINED, Meaning, Words};
 use crate::failure::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use crate::failure::{Evidence, Failure};
@@ -110,7 +110,7 @@ pub(super) const REACHED: &str = "\
 
 /// Words of a limit, and of a failure that passes, before a name or a status that refuses the
 /// request.
-pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
+pub(super) const PASSING: [(Meaning, &str); 6] = rows! {
     // AWS; QuickBooks; Twilio; MySQL; MSK
     (RateLimit, Up, "rate limit") =>
         "reduce your request rate|throughput exceeds the current capacity|request was throttled|\
@@ -119,9 +119,7 @@ pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
         max connections per hour resource|too many connects";
     // BigQuery and PostgreSQL; MySQL; SQL Server; ClickHouse; MongoDB; Salesforce; Elasticsearch;
     // CloudFormation, Lambda, S3, Athena; SQL Server, Redshift, BigQuery; RabbitMQ; Stripe;
-    // commercetools; Cosmos DB; Vitess; a load balancer in front of gRPC; Salesforce; EMR; Kubernetes;
-    // Firestore, DynamoDB; IAM for RDS, whose token is short-lived; an ETag of Cosmos DB, Cloud Storage,
-    // Azure, which a new run reads again; Cosmos DB
+    // commercetools; Cosmos DB; Vitess; a load balancer in front of gRPC; Salesforce; EMR
     (Temporary, Up, "busy") =>
         "could not serialize access|deadlock detected|deadlock found|deadlock victim|\
         deadlock avoided|lock wait timeout exceeded|try restarting transaction|writeconflict|\
@@ -136,8 +134,11 @@ pub(super) const PASSING: [(Meaning, &str); 5] = rows! {
         is currently accessing it|operation is still pending|\
         cannot be performed at this region|not allowed in state not serving|\
         received http status code 404|retry your request|\
-        request limit for the database|maximum number of active steps|\
-        object has been modified|object is being deleted|referenced transaction has expired|\
+        request limit for the database|maximum number of active steps";
+    // Kubernetes; Firestore; DynamoDB; IAM for RDS, whose token is short-lived; an ETag of Cosmos DB,
+    // Cloud Storage and Azure, which a new run reads again; Cosmos DB
+    (Temporary, Works, "busy") =>
+        "object has been modified|object is being deleted|referenced transaction has expired|\
         index is currently building|backfilling global secondary index|\
         pam authentication failed|preconditionfailed 412|precondition is not met|\
         pre condition is not met|pre conditions you specified did not hold|\

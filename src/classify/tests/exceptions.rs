@@ -248,6 +248,24 @@ fn a_name_about_an_item_opens_no_circuit() {
 }
 
 #[test]
+fn a_refusal_that_passes_opens_no_circuit() {
+    for (error_type, message) in [
+        ("StatusError", "Operation cannot be fulfilled on x: the object has been modified"),
+        (
+            "Error",
+            "3 INVALID_ARGUMENT: The referenced transaction has expired or is no longer valid.",
+        ),
+        ("error", "PAM authentication failed for user \"app\""),
+        ("groq.BadRequestError", "Error code: 400 - {'error': {'code': 'tool_use_failed'}}"),
+        ("Azure.RequestFailedException", "x\nStatus: 412 (x)\nErrorCode: ConditionNotMet"),
+        ("openai.ConflictError", "Error code: 409 - x"),
+    ] {
+        let failure = of(error_type, message);
+        assert_eq!((failure.class(), failure.is_service_up()), (Temporary, true), "{message}");
+    }
+}
+
+#[test]
 fn a_deployment_that_broke_is_no_fault_of_the_message() {
     for (name, message) in [
         ("ModuleNotFoundError", "No module named 'orders'"),
