@@ -135,14 +135,13 @@ pub(super) const PASSING: [(Meaning, &str); 6] = rows! {
         cannot be performed at this region|not allowed in state not serving|\
         received http status code 404|retry your request|\
         request limit for the database|maximum number of active steps";
-    // Kubernetes; Firestore; DynamoDB; IAM for RDS, whose token is short-lived; an ETag of Cosmos DB,
-    // Cloud Storage and Azure, which a new run reads again; Cosmos DB
+    // Kubernetes; Firestore; DynamoDB; IAM for RDS, whose token is short-lived; an ETag of Cosmos DB
+    // and Azure Storage, which a new run reads again; Cosmos DB
     (Temporary, Works, "busy") =>
         "object has been modified|object is being deleted|referenced transaction has expired|\
         index is currently building|backfilling global secondary index|\
         pam authentication failed|preconditionfailed 412|precondition is not met|\
-        pre condition is not met|pre conditions you specified did not hold|\
-        update condition specified in the request was not satisfied|\
+        pre condition is not met|update condition specified in the request was not satisfied|\
         conditional header s is not met|gone 410 substatus|read session is not available";
     // A session in the state of an earlier message: SQLAlchemy; the DB-API; JPA; PostgreSQL; mysql2;
     // MySQL for Python

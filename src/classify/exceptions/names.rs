@@ -67,7 +67,7 @@ pub(super) const NAMES: [(Meaning, &str); 14] = rows! {
         "ECONNRESET ECONNABORTED EPIPE ENOTCONN ETIMEDOUT ESOCKETTIMEDOUT";
     // Another transaction, version or lock was in the way. psycopg; asyncpg; Npgsql; hibernate;
     // Spring; Rails; DynamoDB; google.api_core; the SDKs of OpenAI and Anthropic, which try it again;
-    // neo4j; Azure and Cloud Storage, Cosmos DB for Python
+    // neo4j; Azure Storage, Cosmos DB for Python
     (Temporary, Up, "busy") =>
         "TransactionCanceledException CannotAcquireLockException LockAcquisitionException \
         StaleObjectStateException StaleObjectError StaleDataError LockError WatchError TryAgain \
