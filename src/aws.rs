@@ -131,7 +131,7 @@ async fn load(http: SharedHttpClient) -> SdkConfig {
     let endpoint = sdk.endpoint_url().filter(|url| is_set(url)).map(str::to_owned);
     let mut config = sdk.to_builder();
     config.set_endpoint_url(endpoint);
-    config.service_config(Settings(sdk)).build()
+    config.service_config(ServiceSettings(sdk)).build()
 }
 
 fn is_set(value: &str) -> bool {
@@ -139,15 +139,15 @@ fn is_set(value: &str) -> bool {
 }
 
 /// The settings of single services. An empty endpoint is none: the SDK would panic.
-struct Settings(SdkConfig);
+struct ServiceSettings(SdkConfig);
 
-impl LoadServiceConfig for Settings {
+impl LoadServiceConfig for ServiceSettings {
     fn load_config(&self, key: ServiceConfigKey<'_>) -> Option<String> {
         self.0.service_config()?.load_config(key).filter(|value| is_set(value))
     }
 }
 
-requeue_sqs::debug_by_name!(Settings);
+requeue_sqs::debug_by_name!(ServiceSettings);
 
 /// The beginnings of the codes by which a service refuses credentials. Source: common errors of
 /// AWS's services. With one half of a new file, the signature is wrong.

@@ -195,7 +195,7 @@ async fn a_provider_that_gives_no_credentials_is_named_and_not_sqs() {
 #[tokio::test]
 async fn no_setting_makes_the_sdk_panic() {
     let home = Home::new("home-settings").await;
-    let sqs: &'static str = home.sqs.url().to_owned().leak();
+    let sqs: &'static str = home.sqs.url().leak();
     for variables in [
         &[("AWS_RETRY_MODE", "legacy")][..],
         &[("AWS_RETRY_MODE", "")],

@@ -153,7 +153,7 @@ fn a_batch_may_have_ten_thousand_messages() {
 #[test]
 fn a_group_of_a_fifo_queue_waits_for_its_first_message() {
     let path = bootstrap("fifo", "");
-    let options = ["--queue", "jobs.fifo", "--batch-size", "1", "--visibility-timeout", "2"];
+    let options = ["--queue", "jobs.fifo", "--batch-size", "1", "--visibility-timeout", "4"];
     let options = [&options[..], &["--timeout", "2", "--max-receive-count", "2"]].concat();
     let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
     served.send(&["fail-1", "fail-2", "ok-1", "ok-2"]);
