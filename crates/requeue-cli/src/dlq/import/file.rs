@@ -224,8 +224,8 @@ impl ImportFile {
                 })),
                 Err(error) => {
                     let error = format!(
-                        "line {number} of {shown} cannot be read: {error}; if the file is compressed, \
-                         decompress it first"
+                        "line {number} of {shown} cannot be read: {error}; decompress a compressed file \
+                         first, and save one of UTF-16 as UTF-8"
                     );
                     Some(Err(error.into()))
                 }
