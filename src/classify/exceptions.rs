@@ -283,18 +283,18 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
 fn is_of_item(folded: &str) -> bool {
     let is_refused = REFUSED.split(' ').any(|part| folded.contains(part));
     let available = ["notavailable", "unavailable"].iter().find_map(|part| folded.split_once(part));
-    let is_service =
-        |before: &str| before.is_empty() || SERVICES.split(' ').any(|end| before.ends_with(end));
-    is_refused || available.is_some_and(|(before, _)| !is_service(before))
+    let is_item = |before: &str| ITEMS.split(' ').any(|end| before.ends_with(end));
+    is_refused || available.is_some_and(|(before, _)| is_item(before))
 }
 
 /// Parts of names that refuse a value.
 const REFUSED: &str = "notfound invalid unsupported notsupported";
-/// The ends of the names of services, before `Unavailable`.
-const SERVICES: &str = "\
-    service services server host broker coordinator leader replica node nodes master primary \
-    exchange endpoint gateway backend upstream api database db cluster system network connection \
-    socket remote credential credentials temporarily transport proxy";
+/// The ends of the names of such things, before `Unavailable`. Any other name, as in `BankUnavailable`,
+/// may be that of a service.
+const ITEMS: &str = "\
+    appointment caption captions content date episode fare feature file flight format inventory item \
+    items listing offer option page product quantity room seat seats size sku slot song stock subtitle \
+    subtitles ticket tickets track transcript transcripts username variant vehicle video";
 
 const TLS: &str = "certificate|remote certificate|ssl|tls|handshake";
 

@@ -233,7 +233,7 @@ fn a_name_about_an_item_opens_no_circuit() {
              ReplicaNotAvailableException ccxt.base.errors.ExchangeNotAvailable \
              azure.identity.CredentialUnavailableError EndpointUnavailableException \
              NodeUnavailableException DatabaseUnavailable NetworkUnavailableException \
-             ServiceTemporarilyUnavailable ApiUnavailableError HostUnavailable \
+             ServiceTemporarilyUnavailable ApiUnavailableError HostUnavailable BankUnavailable LedgerNotAvailableException \
              ConnectionUnavailableException ReadTimeout ConnectException SSLError",
         ),
     ] {
