@@ -137,7 +137,6 @@ pub(crate) struct Table {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableProperties {
-    /// `ACTIVE`, `UPDATING` and so on.
     pub(crate) status: String,
     /// The attributes of the key, with their types: `id (S)`.
     pub(crate) key: Vec<String>,
@@ -160,7 +159,6 @@ pub(crate) struct InvokedFunction {
 pub(crate) struct TargetProperties {
     pub(crate) state: Readiness,
     pub(crate) timeout: Duration,
-    /// Whether each invocation must name a tenant.
     pub(crate) isolates_tenants: bool,
     pub(crate) is_durable: bool,
 }
@@ -182,7 +180,6 @@ pub(crate) struct FunctionSettings {
     pub(crate) lacks_policy: bool,
     pub(crate) table: Option<String>,
     pub(crate) target_url: Option<String>,
-    /// The function that the function invokes, and the most messages of an invocation.
     pub(crate) target_function: Option<(String, u32)>,
 }
 
@@ -205,9 +202,7 @@ pub(crate) struct Mapping {
     pub(crate) window: Duration,
     pub(crate) reports_failures: bool,
     pub(crate) maximum_concurrency: Option<u32>,
-    /// The most pollers of the provisioned mode.
     pub(crate) maximum_pollers: Option<u32>,
-    /// The patterns; one of them has to match.
     pub(crate) filters: Known<Vec<String>>,
 }
 
@@ -249,7 +244,6 @@ pub(crate) struct RedriveSettings {
     pub(crate) max_receive_count: u32,
 }
 
-/// The key of a queue that KMS encrypts.
 #[derive(Clone, Debug)]
 pub(crate) enum EncryptionKey {
     /// `alias/aws/sqs`, which all roles may use through SQS.

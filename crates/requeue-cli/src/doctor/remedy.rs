@@ -54,8 +54,8 @@ pub(crate) fn configuration(context: &Context<'_>, function: &Function, options:
     let update = of("update-function-configuration", options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
-            let publish = of("publish-version", "");
-            Remedy::of([update, publish, format!("point {qualifier} at the new version")])
+            let (wait, publish) = (of("wait function-updated-v2", ""), of("publish-version", ""));
+            Remedy::of([update, wait, publish, format!("point {qualifier} at the new version")])
         }
         Some(_) | None => update.into(),
     }

@@ -84,7 +84,6 @@ fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Sk
     let is_fifo = !paths.is_empty() && paths.iter().all(|path| path.source.arn.is_fifo());
     let strategy = if is_fifo { Strategy::Visibility } else { config.strategy }.as_str();
     let dead_letter = config.dead_letter.clone().unwrap_or_default();
-    let dead_letter = dead_letter.as_str();
     let concurrency = thousands(config.limits.concurrency);
     let calls = match &context.deployment.target {
         None if valid.target_url.is_none() && context.function().is_ok() => {
@@ -97,9 +96,10 @@ fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Sk
         }
     };
     Ok(format!(
-        "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {calls}, {} for each",
+        "at most {} and {}, strategy {strategy}, dead letters by {}, {calls}, {} for each",
         retries(context.max_retries()?),
         span(context.age_budget()?),
+        dead_letter.as_str(),
         span(config.limits.timeout)
     ))
 }

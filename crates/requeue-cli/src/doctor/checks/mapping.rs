@@ -26,6 +26,11 @@ pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let (level, remedy) = match mapping.state.as_str() {
         "Disabled" | "Disabling" => {
             found += ASK;
+            let others = consumers(context, context.source()?, Some(&mapping.uuid));
+            if let Ok(Some((others, _))) = others {
+                let found = format!("{found}: {} receives the queue's messages", others.join(", "));
+                return warning(found, [""; 0]);
+            }
             (Level::Danger, remedy::mapping(context, mapping, "--enabled"))
         }
         "Creating" | "Enabling" | "Enabled" | "Updating" => (Level::Ok, String::new()),
@@ -86,8 +91,10 @@ pub(super) fn filters(context: &Context<'_>) -> Checked {
 }
 
 pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
-    let own = &context.mapping()?.uuid;
-    let Some((functions, disable)) = consumers(context, context.source()?, Some(own))? else {
+    let own = context.mapping()?;
+    let others = consumers(context, context.source()?, Some(&own.uuid))?;
+    // The check `mapping-enabled` names the others of a disabled one.
+    let Some((functions, disable)) = others.filter(|_| !own.state.starts_with("Disabl")) else {
         return ok("no other mapping receives messages of this queue");
     };
     let found = format!("the queue also invokes {}", functions.join(", "));
@@ -99,6 +106,8 @@ pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
         );
         return danger(found, disable);
     }
+    let disable =
+        disable.iter().map(|it| Remedy::from("keep one of them; to stop this one:").then(it));
     warning(found + ASK, disable)
 }
 

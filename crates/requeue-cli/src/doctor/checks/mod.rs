@@ -241,7 +241,7 @@ fn after(id: &str) -> &'static [&'static str] {
         }
         "target-concurrency" => &["REQUEUE_CONCURRENCY", "REQUEUE_MESSAGES_PER_CALL"],
         "filters" => &["REQUEUE_WRAP"],
-        "other-consumers" => &["mapping-enabled", "queue"],
+        "other-consumers" => &["queue"],
         "batch-fits-timeout" => &[
             "REQUEUE_CONCURRENCY",
             "REQUEUE_TIMEOUT_SECONDS",
@@ -297,8 +297,9 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
             *diagnosis = unknown;
         } else if !first.is_empty() {
             diagnosis.remedies = vec![remedy::after(&first)];
-        } else if let Some(remedy) = diagnosis.remedies.first_mut() {
-            *remedy = remedy::of_requeue(deployment, remedy);
+        } else {
+            let remedies = diagnosis.remedies.iter_mut();
+            remedies.for_each(|it| *it = remedy::of_requeue(deployment, it));
         }
     }
 }
