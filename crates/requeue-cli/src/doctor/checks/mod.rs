@@ -279,17 +279,17 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
     for Finding { id, queue, diagnosis, .. } in findings {
         let place = STARTS.iter().position(|start| start == id);
         let place = place.filter(|_| diagnosis.level == Level::Danger);
-        let comes_first = |(other, of): &&(&'static str, Option<String>)| {
+        let comes_first = |other: &&str| {
+            let is_its = |of: &Option<String>| of.is_none() || queue.is_none() || of == queue;
             let is_later = |later: &&str| later == other || after(other).contains(later);
             let starts_after = place.is_some_and(|at| !STARTS[at..].iter().any(is_later));
-            let is_its = of.is_none() || queue.is_none() || of == queue;
-            is_its && (after(id).contains(other) || starts_after && !other.ends_with("-alarm"))
+            (after(id).contains(other) || starts_after && !other.ends_with("-alarm"))
+                && dangers.iter().any(|(id, of)| id == other && is_its(of))
         };
         let is_invalid = |name: &&&str| {
             name.starts_with("REQUEUE_") && problems.iter().any(|problem| problem.contains(**name))
         };
-        let mut first: Vec<&str> = dangers.iter().filter(comes_first).map(|it| it.0).collect();
-        first.dedup();
+        let first: Vec<&str> = all_ids().filter(comes_first).collect();
         if diagnosis.level == Level::Ok {
         } else if let Some(name) = after(id).iter().find(is_invalid) {
             let reason = format!("{name} is not valid, see settings");

@@ -238,6 +238,24 @@ fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
 }
 
 #[test]
+fn a_remedy_names_the_mistake_of_two_queues_once() {
+    let found = problems(|d| {
+        d.function().reserved_concurrency = Ok(Some(0));
+        d.queue().visibility = secs(3);
+        d.mapping().reports_failures = false;
+        let mut other = d.paths[0].clone();
+        other.source.arn = arn("others");
+        d.paths.push(other);
+    });
+    let concurrency = found.iter().find(|finding| finding.id == "concurrency").unwrap();
+    assert_eq!(
+        concurrency.diagnosis.remedies,
+        ["after partial-batch-responses and visibility-timeout and dead-letter-queue are fixed: \
+          run requeue doctor again"]
+    );
+}
+
+#[test]
 fn nothing_is_checked_by_a_variable_that_is_not_valid() {
     for (problem, change, id) in [
         (
