@@ -252,18 +252,22 @@ impl Book {
         let calls = self.rated.entry(kept).or_default();
         let (at, id) = (Instant::now(), id.to_owned());
         calls.push(Rated { at, wipes, units, environment, id, used: None });
-        let (mut before, mut largest) = (0, 0);
+        let (mut before, mut largest, mut last) = (0, 0, 0);
         for (rated, count) in calls.iter().rev().zip(1..) {
             let (began, units) = (rated.at, rated.units(world));
             (before, largest) = (before + u64::from(units), largest.max(units));
-            // A call waits for the units of those before it, and for one of its own. Calls that wait
-            // after their slots are not in the order of these.
-            let is_in_order = limited.after == 0 && plan.gathering().is_zero();
-            let own = if is_in_order { calls[calls.len() - 1].units } else { largest } - 1;
             let (interval, burst) = match set {
                 Some((since, bound)) if began >= since => bound,
                 _ => highest,
             };
+            // A call waits for the units of those before it, and for one of its own. Calls that wait
+            // after their slots are not in the order of these, nor are those of several clocks: the
+            // last slot may be that of an earlier call.
+            let is_in_order = limited.after == 0 && plan.gathering().is_zero();
+            if !is_in_order || count == 1 || began.elapsed() < plan.looseness(interval) {
+                last = last.max(rated.units);
+            }
+            let own = last - 1;
             // A table that was wiped begins with the burst, and knows no slot of the next seconds, nor
             // the units of the last call. The last wipe may have been right before the first one of
             // these calls.
