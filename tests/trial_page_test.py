@@ -40,7 +40,13 @@ SAM = f"""sam() {{ command sam "$1" --template "{BUILD}/template.yaml" --config-
 
 
 class Trial(unittest.TestCase):
-    def test_the_trial_shows_a_retry_an_isolated_message_and_a_dead_letter(self):
+    def test_a_standard_queue_shows_a_retry_an_isolated_message_and_a_dead_letter(self):
+        self.trial("")
+
+    def test_a_fifo_queue_shows_a_retry_an_isolated_message_and_a_dead_letter(self):
+        self.trial(".fifo")
+
+    def trial(self, ending):
         client = lambda service: boto3.client(
             service, endpoint_url=ENDPOINT, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
         )
@@ -63,12 +69,12 @@ class Trial(unittest.TestCase):
             FunctionName=TARGET, EventSourceArn=f"arn:aws:sqs:{REGION}:000000000000:orders", FunctionResponseTypes=["ReportBatchItemFailures"]
         )
         self.addCleanup(functions.delete_event_source_mapping, UUID=mapping["UUID"])
-        tools, mapping_of, deploy, queues, send, look, back = blocks(PAGE, "## Try it beside your mapping")
+        tools, mapping_of, standard, fifo, deploy, queues, send, look, back = blocks(PAGE, "## Try it beside your mapping")
         self.assertIn("sam build\n", tools)
 
         names = tools.splitlines(keepends=True)[0]
         self.assertIn("ReportBatchItemFailures", run_commands(names, mapping_of))
-        run_commands(SAM, names, deploy)
+        run_commands(SAM, names, fifo if ending else standard, deploy)
         (function,) = (one for one in functions.list_functions()["Functions"] if one["FunctionName"].startswith(STACK))
         self.assertEqual(function["Timeout"], 60)
         name = function["FunctionName"]
@@ -77,17 +83,17 @@ class Trial(unittest.TestCase):
         variables = {**function["Environment"]["Variables"], "AWS_LAMBDA_LOG_FORMAT": "JSON"}
         functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
         (mapping,) = functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
-        functions.update_event_source_mapping(
-            UUID=mapping["UUID"], BatchSize=10, MaximumBatchingWindowInSeconds=5, ScalingConfig={"MaximumConcurrency": 2}
-        )
+        window = {} if ending else {"MaximumBatchingWindowInSeconds": 5}
+        functions.update_event_source_mapping(UUID=mapping["UUID"], BatchSize=10, ScalingConfig={"MaximumConcurrency": 2}, **window)
         functions.put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
+        names += f"FIFO={ending}\n"
         shown = run_commands(names, queues)
         self.assertRegex(shown, rf"(?m)^function +{name}")
         self.assertNotRegex(shown, r"(?m)^danger")
 
         names += queues.replace("requeue doctor", ":")
         sent = dict(reversed(line.split()) for line in run_commands(names, send).splitlines())
-        dead = sqs.get_queue_url(QueueName=f"{STACK}-dead-letters")["QueueUrl"]
+        dead = sqs.get_queue_url(QueueName=f"{STACK}-dead-letters{ending}")["QueueUrl"]
         count = lambda: sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["All"])["Attributes"]["ApproximateNumberOfMessages"]
         wait_for("two dead letters", lambda: count() == "2", seconds=180)
         self.assertIn("--output text |", look)
