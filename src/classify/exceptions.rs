@@ -229,7 +229,7 @@ fn by_code(code: &str, exception: &Exception, words: &Words, is_declined: bool) 
         return Some(typed(Temporary, Up, "file access"));
     }
     // Stripe has one type for a key that is used again, and for one whose first request still runs.
-    if folded.contains("idempoten") && words.hold_any(text::IN_PROGRESS) {
+    if folded.contains("idempoten") && words.say_in_progress() {
         return Some(typed(Temporary, Up, "in progress").in_doubt());
     }
     if folded == "programmingerror" {
@@ -334,10 +334,11 @@ fn by_words(words: &Words, table: &[(Meaning, &str)]) -> Option<Failure> {
 
 /// Names that wrap a response, or anything: the code, the status or the words in the message count.
 // Of botocore, requests, aiohttp, azure.core, axios, gaxios, Azure for JS, got, MongoDB, gRPC, Spring,
-// retrofit, .NET, Java and the DB-API.
+// retrofit, .NET, Java, the DB-API and Powertools.
 const WRAPPERS: &str = "\
     ClientError HTTPError HttpError ClientResponseError HttpResponseError \
     AxiosError GaxiosError RestError RequestError MongoServerError UnknownError \
     StatusRuntimeException RpcException HttpClientErrorException HttpServerErrorException \
     WebClientResponseException HttpException HttpRequestException ExecutionException \
-    CompletionException AggregateException OperationalError";
+    CompletionException AggregateException OperationalError IdempotencyPersistenceLayerError \
+    IdempotencyPersistenceLayerException";

@@ -10,11 +10,11 @@ use std::fmt::{self, Write};
 use super::status::{class_of, is_used};
 use super::{aws, smtp};
 use crate::failure::{Evidence, Failure, FailureClass};
-use said::{PAYER, SAID};
+use said::{IN_PROGRESS, PAYER, SAID};
 
 mod said;
 
-pub(super) use said::{DECLINED, IN_PROGRESS, TOO_LARGE};
+pub(super) use said::{DECLINED, TOO_LARGE};
 
 /// The meaning of a phrase for the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl Words {
             (row.0 == 0 || Some(row.0) == status) && self.hold_any(row.2) && !is_other(row.1)
         };
         // Stripe's 400 with such words is final.
-        let is_running = || status != Some(400) && self.name_key() && self.hold_any(IN_PROGRESS);
+        let is_running = || status != Some(400) && self.name_key() && self.say_in_progress();
         let row = SAID.iter().find(is_it).map(|row| row.1);
         let class = row.or_else(|| is_running().then_some(FailureClass::Temporary))?;
         let reason = match class {
@@ -220,6 +220,12 @@ impl Words {
         };
         let is_in_doubt = class == FailureClass::Temporary;
         Some(Failure::new(class, Evidence::Text, reason).doubted(is_in_doubt))
+    }
+
+    /// Whether an earlier attempt still runs. Powertools may have failed to save the "in progress
+    /// record" of this one.
+    pub(super) fn say_in_progress(&self) -> bool {
+        self.hold_any(IN_PROGRESS) && !self.hold("in progress record")
     }
 
     fn name_key(&self) -> bool {

@@ -71,7 +71,7 @@ const LIMITED: &str = "\
     being rate limited|been rate limited|exceeded the rate limit|exceeded your rate limit|\
     rate limit has been exceeded|too many requests";
 /// Words of an earlier attempt that still runs, next to the name of its key: `idempotency`.
-pub(in crate::classify) const IN_PROGRESS: &str = "\
+pub(super) const IN_PROGRESS: &str = "\
     in progress|inprogress|already processing|still processing|being processed|\
     still going through|still running|in flight|concurrent|simultaneous|simultaneously|\
     key in use|currently in use";
