@@ -336,6 +336,63 @@ class OnMinistack(unittest.TestCase):
         self.assertIn("REQUEUE_WRAP is `maybe`: must be one of when-needed, never", findings[None, "settings"]["found"])
         self.assertNotIn(SECRET, printed)
 
+    def test_a_start_that_failed_is_a_danger_until_a_batch_or_a_new_configuration(self):
+        account = self.account
+        account.good("failing")
+        account.allow_loop("failing")
+        (mapping,) = account.functions.list_event_source_mappings(FunctionName="failing")["EventSourceMappings"]
+        account.functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
+        account.logs.create_log_stream(logGroupName="/aws/lambda/failing", logStreamName="one")
+
+        def log(**fields):
+            event = {"timestamp": int(time.time() * 1000), "message": json.dumps({"level": "ERROR", "fields": fields})}
+            account.logs.put_log_events(logGroupName="/aws/lambda/failing", logStreamName="one", logEvents=[event])
+            time.sleep(0.01)
+            findings = doctor(MINISTACK, "--function", "failing")[1]
+            return findings[None, "settings"], findings["failing", "mapping-enabled"]
+
+        error = "REQUEUE_TARGET_URL is missing: set it to the URL for the messages"
+        cannot_start = {"message": "the function cannot start", "event": "cannot-start", "error": error}
+        settings, enabled = log(**cannot_start)
+        self.assertEqual(settings["level"], "danger", settings)
+        self.assertRegex(settings["found"], f"the function could not start at [0-9:]+ UTC: {error}")
+        self.assertEqual(enabled["remedies"], ["after settings is fixed: run requeue doctor again"])
+        settings, enabled = log(message="batch", received=1)
+        self.assertEqual(settings["level"], "ok", settings)
+        self.assertIn("--enabled", enabled["remedies"][0])
+        self.assertEqual(log(**cannot_start)[0]["level"], "danger")
+        time.sleep(1)
+        account.set("failing", REQUEUE_TIMEOUT_SECONDS="9")
+        settings = doctor(MINISTACK, "--function", "failing")[1][None, "settings"]
+        self.assertEqual(settings["level"], "ok", settings)
+
+    def test_a_function_without_requeue_is_one_finding_without_a_command_to_paste(self):
+        account = self.account
+        account.good("audited")
+        account.allow_loop("audited")
+        account.function("audit", NO_ROLE, 3)
+        account.mapping("audit", account.attributes("audited")["QueueArn"])
+        _, findings, printed = doctor(MINISTACK, "--queue", "audited")
+        self.assertEqual(at(findings, "danger") | at(findings, "warning"), {("audited", "other-consumers")}, printed)
+        (remedy,) = findings["audited", "other-consumers"]["remedies"]
+        self.assertIn("function:audit", remedy)
+        self.assertTrue(all(line.startswith("# ") for line in remedy.splitlines()), remedy)
+        self.assertEqual(len(json.loads(printed)["deployments"]), 1)
+
+    def test_a_changed_configuration_reaches_the_alias(self):
+        account = self.account
+        account.good("repointed")
+        account.allow_loop("repointed")
+        account.functions.update_function_configuration(FunctionName="repointed", LoggingConfig={"LogFormat": "Text"})
+        account.functions.get_waiter("function_updated_v2").wait(FunctionName="repointed", WaiterConfig={"Delay": 0.2})
+        version = account.functions.publish_version(FunctionName="repointed")["Version"]
+        account.functions.create_alias(FunctionName="repointed", Name="live", FunctionVersion=version)
+        account.mapping("repointed:live", account.attributes("repointed")["QueueArn"])
+        logs = lambda: doctor(MINISTACK, "--function", "repointed:live")[1][None, "logs"]
+        self.assertEqual(logs()["level"], "warning")
+        run(logs()["remedies"][0])
+        self.assertEqual(logs()["level"], "ok")
+
     def test_secrets_that_the_role_may_not_read_are_named_until_it_may(self):
         role = self.account.role("unread", {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": f"{STORED}-other"})
         partial = STORED[:-7]
@@ -827,6 +884,7 @@ class OnDenials(unittest.TestCase):
         "GetFunctionConcurrency": ["concurrency"],
         "GetAccountSettings": ["concurrency"],
         "DescribeLogGroups": ["logs", "log-permissions"],
+        "FilterLogEvents": ["settings"],
         "DescribeAlarms": ["dead-letter-alarm", "age-alarm"],
         "GetMetricStatistics": ["network"],
         "DescribeSecret": ["secret-permissions"],
@@ -955,7 +1013,7 @@ class OnRefusals(unittest.TestCase):
         status, findings, printed = doctor(self.endpoint, "--function", "hidden")
         # Without a mapping's ReportBatchItemFailures, the function is in danger.
         self.assertEqual(status, 3, printed)
-        of_function = ["function-state", "network", "recursive-loop", "concurrency", "log-permissions"]
+        of_function = ["settings", "function-state", "network", "recursive-loop", "concurrency", "log-permissions"]
         of_queue = ["filters", "queue", "queue-permissions", "age-alarm"]
         unknown = {(None, id) for id in of_function} | {("hidden", id) for id in of_queue}
         self.assertEqual(at(findings, "unknown"), unknown, printed)

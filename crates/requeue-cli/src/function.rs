@@ -33,6 +33,8 @@ pub(crate) struct FunctionConfiguration {
     pub(crate) function_arn: Option<String>,
     pub(crate) role: Option<String>,
     pub(crate) timeout: Option<u64>,
+    pub(crate) description: Option<String>,
+    pub(crate) last_modified: Option<String>,
     #[serde(rename = "KMSKeyArn")]
     pub(crate) kms_key_arn: Option<String>,
     pub(crate) environment: Option<Environment>,
@@ -71,6 +73,25 @@ pub(crate) struct Readiness {
     pub(crate) state_reason: Option<String>,
     pub(crate) last_update_status: Option<String>,
     pub(crate) last_update_status_reason: Option<String>,
+}
+
+impl Readiness {
+    /// `Active`, or Lambda's words for a function that it cannot run.
+    pub(crate) fn told(&self) -> String {
+        let told = |word: &Option<String>, reason: &Option<String>| {
+            let word = word.as_deref().unwrap_or("unknown");
+            match reason.as_deref().unwrap_or_default() {
+                "" => word.to_owned(),
+                reason => format!("{word}: {reason}"),
+            }
+        };
+        let state = told(&self.state, &self.state_reason);
+        if self.last_update_status.as_deref() == Some("Successful") {
+            return state;
+        }
+        let update = told(&self.last_update_status, &self.last_update_status_reason);
+        format!("{state}; last update {update}")
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -24,12 +24,6 @@ impl Truth {
     }
 }
 
-impl From<bool> for Truth {
-    fn from(is_true: bool) -> Self {
-        if is_true { Self::Yes } else { Self::No }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'r> {
     pub(crate) role: &'r str,
@@ -161,7 +155,7 @@ fn names_account(principal: &Value, role: &str) -> Truth {
     let root = format!(":iam::{account}:root");
     let names = principals(principal).iter().filter_map(Value::as_str);
     let mut names = names.filter(|name| *name == account || name.ends_with(&root));
-    Truth::from(names.next().is_some())
+    names.next().map_or(Truth::No, |_| Truth::Yes)
 }
 
 /// Whether one of the patterns fits the text.
@@ -169,7 +163,8 @@ fn patterns(patterns: &Value, text: &str, fits: fn(&str, &str) -> bool) -> Truth
     let truths = list(patterns).iter().map(|pattern| match pattern.as_str() {
         // A variable of the policy.
         Some(pattern) if pattern.contains("${") => Truth::Maybe,
-        Some(pattern) => fits(pattern, text).into(),
+        Some(pattern) if fits(pattern, text) => Truth::Yes,
+        Some(_) => Truth::No,
         None => Truth::Maybe,
     });
     truths.max().unwrap_or(Truth::No)

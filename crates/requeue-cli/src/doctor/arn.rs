@@ -2,6 +2,15 @@
 
 pub(crate) use requeue::queue::Arn;
 
+/// The ARN of a resource in the account of this role, unless its name is one.
+pub(crate) fn own_arn(name: &str, service: &str, region: &str, role: &str, kind: &str) -> String {
+    if name.starts_with("arn:") {
+        return name.to_owned();
+    }
+    let Arn { partition, account, .. } = Arn::of(role);
+    format!("arn:{partition}:{service}:{region}:{account}:{kind}{name}")
+}
+
 /// Whether the name of a KMS key is an alias, or the ARN of one.
 pub(crate) fn is_alias(key: &str) -> bool {
     key.starts_with("alias/") || key.contains(":alias/")

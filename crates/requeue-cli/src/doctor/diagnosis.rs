@@ -44,7 +44,7 @@ impl Level {
 pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
-    /// Commands and lines of a template. One of them is enough, unless the finding says otherwise.
+    /// Commands and lines of a template. Alternatives are comments, so all may be pasted at once.
     pub(crate) remedies: Vec<Remedy>,
 }
 
@@ -63,6 +63,12 @@ impl Remedy {
     pub(crate) fn of(steps: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let steps = steps.into_iter().map(|step| printable::line(step.as_ref()).into_owned());
         Self(steps.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// As a comment of a shell, so that a pasted output does not run it.
+    pub(crate) fn commented(&self, when: &str) -> Self {
+        let then = if self.has_command() { "\n# " } else { " " };
+        Self(format!("# {when}{then}{}", self.0.replace('\n', "\n# ")))
     }
 
     pub(super) fn has_command(&self) -> bool {
@@ -89,12 +95,6 @@ impl Deref for Remedy {
     }
 }
 
-impl<T: AsRef<str> + ?Sized> PartialEq<T> for Remedy {
-    fn eq(&self, text: &T) -> bool {
-        self.0 == text.as_ref()
-    }
-}
-
 /// The reason for a check without a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
@@ -112,8 +112,13 @@ pub(crate) fn at<R: Into<Remedy>>(
     found: impl Into<String>,
     remedies: impl IntoIterator<Item = R>,
 ) -> Checked {
-    let remedies = remedies.into_iter().map(Into::into).filter(|_| level != Level::Ok).collect();
+    let remedies = alternatives(remedies.into_iter().filter(|_| level != Level::Ok));
     Ok(Diagnosis { level, found: found.into(), remedies })
+}
+
+fn alternatives<R: Into<Remedy>>(remedies: impl IntoIterator<Item = R>) -> Vec<Remedy> {
+    let or = |at, remedy: Remedy| if at == 0 { remedy } else { remedy.commented("or:") };
+    (0..).zip(remedies).map(|(at, remedy)| or(at, remedy.into())).collect()
 }
 
 pub(crate) fn ok(found: impl Into<String>) -> Checked {
@@ -138,8 +143,7 @@ pub(crate) fn not_checked<R: Into<Remedy>>(
     reason: impl Display,
     remedies: impl IntoIterator<Item = R>,
 ) -> Skip {
-    let (found, remedies) = (format!("not checked: {reason}"), remedies.into_iter());
-    let remedies = remedies.map(Into::into).collect();
+    let (found, remedies) = (format!("not checked: {reason}"), alternatives(remedies));
     Skip::Unknown(Diagnosis { level: Level::Unknown, found, remedies })
 }
 

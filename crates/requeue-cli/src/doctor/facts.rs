@@ -1,7 +1,7 @@
 //! The facts of a deployment: plain data. It knows neither AWS's clients nor levels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use requeue::queue::{CallError, QueueArn};
 use requeue::{RecursiveLoop, Settings};
@@ -46,6 +46,11 @@ pub(crate) struct Deployment {
 }
 
 impl Deployment {
+    /// Whether nothing shows that the function is one of Requeue.
+    pub(crate) fn lacks_variables(&self) -> bool {
+        self.function.is_some() && self.settings.as_ref().is_ok_and(|read| read.variables == 0)
+    }
+
     /// Without a queue that is the dead-letter queue of another one. Handling its messages is the
     /// mistake, which the check `dead-letter-consumers` of the other one reports.
     pub(crate) fn handled(&self) -> impl Iterator<Item = &QueuePath> {
@@ -91,6 +96,8 @@ pub(crate) struct Function {
     pub(crate) timeout: Duration,
     pub(crate) role: String,
     pub(crate) state: Readiness,
+    /// The last start that failed with this configuration, and its error.
+    pub(crate) start_failure: Known<Option<(SystemTime, String)>>,
     /// The id of its VPC; `None` if it is in none of the customer.
     pub(crate) vpc: Option<String>,
     pub(crate) logs: Logs,
@@ -117,8 +124,8 @@ pub(crate) struct Secret {
     pub(crate) arn: String,
     /// Whether the function's role may read it.
     pub(crate) access: Known<Access>,
-    /// `None` if it is not encrypted.
-    pub(crate) key: Known<Option<EncryptionKey>>,
+    /// `None` without one of the customer.
+    pub(crate) key: Known<Option<CustomerKey>>,
 }
 
 #[derive(Clone, Debug)]
@@ -131,8 +138,7 @@ pub(crate) struct Table {
     pub(crate) expiry: Known<Option<String>>,
     /// The permissions of the function's role.
     pub(crate) access: Known<Access>,
-    /// `None` if DynamoDB owns it.
-    pub(crate) key: Option<EncryptionKey>,
+    pub(crate) key: Option<CustomerKey>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,7 +227,7 @@ pub(crate) struct Reached {
     /// `None` if the queue does not exist.
     pub(crate) queue: Known<Option<QueueAttributes>>,
     pub(crate) access: Known<Access>,
-    pub(crate) key: Option<EncryptionKey>,
+    pub(crate) key: Option<CustomerKey>,
     pub(crate) consumers: Known<Vec<Mapping>>,
 }
 
@@ -244,14 +250,7 @@ pub(crate) struct RedriveSettings {
     pub(crate) max_receive_count: u32,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum EncryptionKey {
-    /// `alias/aws/sqs`, which all roles may use through SQS.
-    ManagedByAws,
-    /// One with a policy of its own.
-    Customer(Box<CustomerKey>),
-}
-
+/// A KMS key with a policy of its own. All roles may use those that AWS manages.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomerKey {
     /// An ARN, or the alias by which the queue knows it.

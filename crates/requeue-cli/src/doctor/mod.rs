@@ -27,6 +27,7 @@ pub(crate) use checks::{LEAST_RECEIVES, RECEIVES_OF_A_TARGET, TIMEOUTS};
 pub(crate) use diagnosis::unknown;
 pub(crate) use facts::Known;
 pub(crate) use fetch::{Clients, Invoked};
+pub(crate) use settings::settings;
 
 use diagnosis::{Finding, Level};
 use facts::Deployment;
@@ -41,22 +42,16 @@ use crate::{Error, document, output};
 #[command(after_help = "Permissions: lambda:GetFunctionConfiguration, \
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, lambda:GetAccountSettings, \
-                        sqs:GetQueueAttributes, iam:SimulatePrincipalPolicy, \
-                        logs:DescribeLogGroups and cloudwatch:DescribeAlarms. If the environments share a table: \
-                        dynamodb:DescribeTable and dynamodb:DescribeTimeToLive. If the function \
-                        invokes another one: lambda:GetFunctionConfiguration and \
-                        lambda:GetFunctionConcurrency on that one too. If a queue, a \
-                        table or a secret has a KMS key of your own: kms:DescribeKey and \
-                        kms:GetKeyPolicy. If settings name secrets \
-                        or parameters: secretsmanager:DescribeSecret and ssm:DescribeParameters. \
-                        If a key encrypts the filters of a mapping: lambda:GetEventSourceMapping \
-                        and kms:Decrypt. If the function is in a VPC, and for --first-hour: \
-                        cloudwatch:GetMetricStatistics. With a queue's name: sqs:GetQueueUrl. With a queue that \
-                        invokes no function: sqs:ListDeadLetterSourceQueues. For --first-hour: logs:FilterLogEvents, \
-                        sqs:SendMessage, and sqs:ReceiveMessage on the dead-letter queue. Without \
-                        --send-test-messages the command only reads. If a permission is missing, \
-                        its check is `unknown` and names the permission. AWS's environment counts: \
-                        AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL.\n\n\
+                        sqs:GetQueueAttributes, sqs:GetQueueUrl, sqs:ListDeadLetterSourceQueues, \
+                        iam:SimulatePrincipalPolicy, logs:DescribeLogGroups, \
+                        logs:FilterLogEvents, cloudwatch:DescribeAlarms and \
+                        cloudwatch:GetMetricStatistics. For --first-hour: sqs:SendMessage, and \
+                        sqs:ReceiveMessage on the dead-letter queue. docs/operate/doctor.md lists \
+                        those for a table, a target function, secrets and KMS keys of your own. \
+                        If a permission is missing, its check is `unknown` and names the \
+                        permission. Without --send-test-messages the command only reads. AWS's \
+                        environment counts: AWS_REGION, credentials, and for an emulator \
+                        AWS_ENDPOINT_URL.\n\n\
                         Exit status: 0; 1 if a queue or function cannot be read, or if no test \
                         message may be sent to it; 2 if the options are wrong; 3 if a finding is \
                         `danger`, with --strict also if one is `warning` or `unknown`.")]
@@ -135,8 +130,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None => None,
     };
     drop(clients);
-    let is_terminal = stdout().is_terminal();
-    if !arguments.shows_all(is_terminal) {
+    let shows_all = arguments.shows_all(stdout().is_terminal());
+    if !shows_all {
         for (_, findings) in &mut examined {
             findings.retain(|finding| finding.diagnosis.level != Level::Ok);
         }
@@ -146,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         json = show::json(&examined, counts);
     } else {
         text = show::text(&examined, counts);
-        if !arguments.problems_only && !arguments.shows_all(is_terminal) {
+        if !arguments.problems_only && !shows_all {
             text += "--all shows also what is ok\n";
         }
     }
@@ -187,10 +182,8 @@ fn check_id(text: &str) -> Result<&'static str, String> {
 /// The findings, the worst first, with commands for the endpoints of this environment.
 fn worst_first(mut findings: Vec<Finding>, endpoints: &Endpoints) -> Vec<Finding> {
     findings.sort_by_key(|finding| Reverse(finding.diagnosis.level));
-    for finding in &mut findings {
-        for remedy in &mut finding.diagnosis.remedies {
-            *remedy = remedy.at(endpoints);
-        }
+    for remedy in findings.iter_mut().flat_map(|finding| &mut finding.diagnosis.remedies) {
+        *remedy = remedy.at(endpoints);
     }
     findings
 }
@@ -200,7 +193,7 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
     let queue = queue.as_ref().or(source.as_ref());
     let sdk = crate::sdk::config().await;
     let document = policy.as_ref().map(document::PolicyName::read).transpose()?;
-    let (clients, deployments) = match (function, queue) {
+    Ok(match (function, queue) {
         (Some(function), _) => {
             let clients = Clients::new(&sdk, region.of_function(function, &sdk));
             let deployment = Box::pin(clients.function(function, document.as_ref())).await?;
@@ -220,8 +213,7 @@ async fn read(arguments: &Arguments) -> Result<(Clients, Vec<Deployment>), Error
             (clients, deployments)
         }
         (None, None) => return Err("--function or --queue is missing".into()),
-    };
-    Ok((clients, deployments))
+    })
 }
 
 #[cfg(test)]

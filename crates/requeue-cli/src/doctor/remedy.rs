@@ -54,8 +54,14 @@ pub(crate) fn configuration(context: &Context<'_>, function: &Function, options:
     let update = of("update-function-configuration", options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
-            let (wait, publish) = (of("wait function-updated-v2", ""), of("publish-version", ""));
-            Remedy::of([update, wait, publish, format!("point {qualifier} at the new version")])
+            let wait = of("wait function-updated-v2", "");
+            let publish = of("publish-version", "--query Version --output text");
+            if qualifier.bytes().all(|byte| byte.is_ascii_digit()) {
+                let last = format!("point what invokes {qualifier} at the new version");
+                return Remedy::of([update, wait, publish, last]);
+            }
+            let to = format!("--name {qualifier} --function-version $({publish})");
+            Remedy::of([update, wait, of("update-alias", &to)])
         }
         Some(_) | None => update.into(),
     }
@@ -65,23 +71,17 @@ pub(crate) fn variable(context: &Context<'_>, name: &str, value: &str) -> String
     variables(context, &[(name, value)])
 }
 
-/// Another key for an encrypted resource.
-pub(crate) fn another_key(of: &str) -> String {
-    let Arn { service, region, .. } = Arn::of(of);
-    let name = Arn::of(of).name();
-    match service {
-        "sqs" => of.parse().map_or_else(
-            |_| format!("give {of} a key that exists"),
-            |queue: QueueArn| queue_attribute(&queue, "KmsMasterKeyId", "KEY"),
-        ),
-        "dynamodb" => format!(
-            "aws dynamodb update-table --region {region} --table-name {name} --sse-specification \
-             Enabled=true,SSEType=KMS,KMSMasterKeyId=KEY"
-        ),
-        "secretsmanager" => format!(
-            "aws secretsmanager update-secret --region {region} --secret-id {of} --kms-key-id KEY"
-        ),
-        _ => format!("give {of} a key that exists"),
+/// Another key for an encrypted resource: that of the function's other queues, if there is one.
+pub(crate) fn another_key(context: &Context<'_>, of: &str) -> String {
+    let queues =
+        context.deployment.paths.iter().flat_map(|path| {
+            [Some(&path.source), path.dead_letters.as_ref(), path.direct.as_ref()]
+        });
+    let mut keys = queues.flatten().filter_map(|queue| queue.key.as_ref()?.key.as_ref().ok());
+    let key = keys.find(|key| key.state == "Enabled").map_or("KEY", |key| &*key.arn);
+    match of.parse::<QueueArn>() {
+        Ok(queue) => queue_attribute(&queue, "KmsMasterKeyId", key),
+        Err(_) => format!("give {of} a key that exists, such as {key}"),
     }
 }
 
@@ -125,12 +125,12 @@ pub(crate) fn ask(function: &Function, actions: &str) -> String {
 
 /// The remedy, which could harm a function that is not one of Requeue.
 pub(super) fn of_requeue(deployment: &Deployment, remedy: &Remedy) -> Remedy {
-    let is_unknown = deployment.settings.as_ref().is_ok_and(|read| read.variables == 0);
-    let function = deployment.function.as_ref().filter(|_| is_unknown);
-    let ask = function.map(|function| {
-        format!("ask whether {} uses Requeue: it has no REQUEUE_ variable", function.name)
-    });
-    Remedy::of(ask.as_deref().into_iter().chain(remedy.lines()))
+    let is_harm = deployment.lacks_variables() && remedy.has_command();
+    let function = deployment.function.as_ref().filter(|_| is_harm);
+    function.map_or_else(
+        || remedy.clone(),
+        |function| remedy.commented(&format!("if {} uses Requeue:", function.name)),
+    )
 }
 
 /// For a remedy that depends on the mistakes that other checks have found.

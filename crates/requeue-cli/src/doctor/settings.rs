@@ -11,6 +11,9 @@ use crate::document::Document;
 use crate::function::FunctionConfiguration;
 
 const PREFIX: &str = "REQUEUE_";
+/// The description of the ready Lambda in all its deployments. Only this function needs a target.
+const READY_LAMBDA: &str =
+    "Hands each message of the queue to its target and retries it by class of failure.";
 
 pub(crate) fn settings(
     configuration: &FunctionConfiguration,
@@ -28,7 +31,14 @@ pub(crate) fn settings(
     let variables =
         variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
     let function = configuration.function_name.as_deref().unwrap_or_default();
-    Ok(read_settings(variables, function, policy))
+    let mut read = read_settings(variables, function, policy);
+    let has_target = read.target_url.is_some() || read.target_function.is_some();
+    let is_ready = configuration.description.as_deref() == Some(READY_LAMBDA);
+    if is_ready && !has_target && read.problems.is_empty() {
+        let missing = Config::default().required_target().err();
+        read.problems.extend(missing.iter().flat_map(|it| it.problems().to_vec()));
+    }
+    Ok(read)
 }
 
 /// Of a program that runs elsewhere. A policy from `--policy` counts instead of theirs.
@@ -58,16 +68,15 @@ fn read_settings<'v>(
     }
     let ((config, secrets), problems, unread) = read_valid(variables);
     let policy_elsewhere = policy_place.filter(|_| policy.is_none());
-    let (variables, rest) = (count, FunctionSettings::default());
     let read = FunctionSettings {
         problems,
         unread,
         secrets,
-        variables,
+        variables: count,
         policy_elsewhere,
         table,
         target_url,
-        ..rest
+        ..FunctionSettings::default()
     };
     with_policy(policy, config, read)
 }
@@ -138,6 +147,7 @@ fn read_valid(
 mod tests {
     use super::*;
     use crate::document;
+    use crate::function::Environment;
 
     fn valid(variables: &[(&str, &str)]) -> FunctionSettings {
         read_settings(variables.iter().copied(), "orders", None)
@@ -156,6 +166,38 @@ mod tests {
         let given = document::parse_text(r#"{"maxRetries": 7}"#).expect("a document");
         let read = read_settings([("REQUEUE_POLICY", "Cargo.toml")], "orders", Some(&given));
         assert_eq!((read.policy_elsewhere, read.config.policy.max_retries), (None, 7));
+    }
+
+    #[test]
+    fn the_ready_lambda_has_a_target_and_another_function_needs_none() {
+        for file in ["template.yaml", "infra/terraform/function.tf", "infra/cdk/lib/handler.ts"] {
+            let text = std::fs::read_to_string(requeue_testkit::repository(file)).expect(file);
+            assert!(text.contains(READY_LAMBDA), "{file}");
+        }
+        let function = ("REQUEUE_TARGET_FUNCTION", "charge");
+        for (description, variables, problems) in [
+            (READY_LAMBDA, &[("REQUEUE_WRAP", "never")][..], 1),
+            (READY_LAMBDA, &[("REQUEUE_TARGET_URL", "")], 1),
+            (READY_LAMBDA, &[("REQUEUE_TARGET_URL", "https://example.com")], 0),
+            (READY_LAMBDA, &[function], 0),
+            // The function reports this problem alone.
+            (READY_LAMBDA, &[("REQUEUE_TARGET_FUNCTION", "a b")], 1),
+            ("Handles orders.", &[("REQUEUE_WRAP", "never")], 0),
+        ] {
+            let variables =
+                variables.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            let environment =
+                Environment { variables: Some(variables.collect()), ..Environment::default() };
+            let configuration = FunctionConfiguration {
+                description: Some(description.to_owned()),
+                environment: Some(environment),
+                ..FunctionConfiguration::default()
+            };
+            let read = settings(&configuration, None).expect("settings");
+            assert_eq!(read.problems.len(), problems, "{:?}", read.problems);
+            let is_missing = read.problems.iter().any(|it| it.starts_with("REQUEUE_TARGET_"));
+            assert_eq!(is_missing, problems > 0);
+        }
     }
 
     #[test]

@@ -66,7 +66,8 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
         .map(|reason| table::hanging("         ", &printable::line(reason), columns));
     let mut text: String = reasons.map(|line| line + "\n").collect();
     for remedy in remedies {
-        let heads = once("         > ").chain(repeat("           "));
+        let first = if remedy.starts_with('#') { "           " } else { "         > " };
+        let heads = once(first).chain(repeat("           "));
         let lines = remedy.lines().zip(heads);
         text.extend(lines.map(|(step, head)| table::hanging_command(head, step, columns) + "\n"));
     }

@@ -21,7 +21,7 @@ pub(crate) const TOO_LONG: &str = requeue::queue::MESSAGE_TOO_LONG;
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct LogLine {
     /// The event, in a line that is not about a message.
-    pub(crate) event: Option<String>,
+    event: Option<String>,
     pub(super) message_id: Option<String>,
     pub(super) original_message_id: Option<String>,
     retry_count: Option<u32>,
@@ -37,7 +37,21 @@ pub(crate) struct LogLine {
     pub(crate) scope: Option<String>,
     pub(crate) is_shared: bool,
     cause: Option<String>,
-    pub(crate) error: Option<Value>,
+    error: Option<Value>,
+}
+
+/// The error in the line of a function that cannot start, as JSON or as text. An error of several
+/// settings has a line for each.
+pub(crate) fn start_error(line: &str) -> Option<String> {
+    let read = LogLine::read(line);
+    let error = match &read {
+        Some(read) if read.event.as_deref() == Some("cannot-start") => {
+            read.error.as_ref()?.as_str()?
+        }
+        Some(_) => return None,
+        None => line.split_once(r#"event="cannot-start" error="#)?.1,
+    };
+    Some(error.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 impl LogLine {

@@ -21,7 +21,7 @@ mod sqs;
 
 pub(crate) use event::{Event, Ids, Kind, brief, epoch_millis, message_line, millis, short_id};
 pub(crate) use handler::{CircuitLog, Downstream, DownstreamTrouble, Observed};
-pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG};
+pub(crate) use log_line::{LogLine, MAY_EXIST, NOT_SENT, TOO_LONG, start_error};
 pub(crate) use queue::ObservedQueue;
 pub(crate) use sqs::{RareLines, ReceivingTrouble, Sqs, SqsState, Unsettled};
 

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use super::time;
-use crate::doctor::text;
 use crate::function::LogEvent;
-use crate::observe::{Kind, LogLine};
+use crate::observe::{Kind, LogLine, start_error};
 
 /// The lines of circuits, of messages that did not simply complete, and of failed starts.
 pub(super) const PATTERN: &str = r#"{ ($.fields.messageId = "*") || ($.messageId = "*") || ($.fields.event = "circuit-*") || ($.event = "circuit-*") || ($.fields.event = "cannot-start") || ($.event = "cannot-start") }"#;
@@ -71,10 +70,8 @@ impl LogFacts {
     pub(super) fn take(&mut self, line: &LogEvent) {
         let Some(log_line) = LogLine::read(line.message.trim()) else { return };
         let (at, stream) = (line.timestamp, &line.log_stream_name);
-        if log_line.event.as_deref() == Some("cannot-start") {
-            let why = log_line.error.as_ref().and_then(text).unwrap_or_default();
-            self.cannot_start = self.cannot_start.take().max(Some((at, why)));
-        }
+        let failure = start_error(&line.message).map(|error| (at, error));
+        self.cannot_start = self.cannot_start.take().max(failure);
         let Some(event) = log_line.event(None) else { return };
         let result = match event.kind {
             Kind::CircuitOpened | Kind::CircuitClosed => {
@@ -270,9 +267,16 @@ mod tests {
             serde_json::json!({ "fields": fields }).to_string()
         };
         let (first, last) =
-            (line("REQUEUE_POLICY is no JSON"), line("REQUEUE_TARGET_URL is missing"));
+            (line("REQUEUE_POLICY is no JSON"), line("invalid:\n  REQUEUE_TARGET_URL is missing"));
         let facts = facts(&[("b", 9, last.as_str()), ("a", 3, &first)]);
-        assert_eq!(facts.start_failure(), Some((time(9), "REQUEUE_TARGET_URL is missing")));
+        assert_eq!(
+            facts.start_failure(),
+            Some((time(9), "invalid: REQUEUE_TARGET_URL is missing"))
+        );
+        let text =
+            r#"ERROR the function cannot start event="cannot-start" error=REQUEUE_WRAP is `a`"#;
+        assert_eq!(start_error(text).as_deref(), Some("REQUEUE_WRAP is `a`"));
+        assert_eq!(start_error(&last.replace("cannot-start", "other")), None);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use requeue::{DeadLetterMode, Mode};
 use super::super::arn::function_name;
 use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
 use super::{
-    ASK, Checked, Context, LEAST_RECEIVES, Level, Remedy, Skip, all, at, consumers, danger, days,
-    ok, remedy, warning,
+    ASK, Checked, Context, LEAST_RECEIVES, Level, Mapping, Remedy, Skip, all, at, consumers,
+    danger, days, named, ok, remedy, stop, warning,
 };
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -63,11 +63,10 @@ fn misfit(context: &Context<'_>) -> Result<Option<String>, Skip> {
     }
     let redrive = reached.known().and_then(|queue| queue.redrive.as_ref());
     let is_passed_on = redrive.is_some_and(|redrive| redrive.target != source.to_string());
-    let consumers = consumers(context, reached, None).ok().flatten();
-    let (functions, _) = consumers.filter(|_| is_passed_on).unwrap_or_default();
-    let is_foreign = !functions.is_empty() && !functions.iter().any(|one| is_own(context, one));
-    let named = functions.join(", ");
-    Ok(is_foreign.then(|| format!("a source queue: it invokes {named}, and has a redrive policy")))
+    let others = consumers(reached, None).unwrap_or_default();
+    let is_foreign = !others.is_empty() && !others.iter().any(|one| is_own(context, one));
+    let why = || format!("a source queue: it invokes {}, and has a redrive policy", named(&others));
+    Ok((is_passed_on && is_foreign).then(why))
 }
 
 fn kind(queue: &QueueArn) -> &'static str {
@@ -174,22 +173,21 @@ fn passed_on(queue: &QueueAttributes, arn: &QueueArn, source: &QueueArn) -> Chec
 pub(super) fn dead_letter_consumers(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     let name = reached.arn.name();
-    let Some((consumers, remedies)) = consumers(context, reached, None)? else {
+    let others = consumers(reached, None)?;
+    if others.is_empty() {
         return ok(format!("no mapping receives messages of {name}"));
-    };
-    let found = format!("{name} invokes {}", consumers.join(", "));
-    if consumers.iter().any(|consumer| is_own(context, consumer)) {
-        let found =
-            format!("{found}: the function receives the messages again that it dead-lettered");
-        danger(found, remedies)
-    } else {
-        warning(found + ASK, remedies)
     }
+    let found = format!("{name} invokes {}", named(&others));
+    if !others.iter().any(|one| is_own(context, one)) {
+        return warning(found + ASK, [stop(context, others)]);
+    }
+    let found = format!("{found}: the function receives the messages again that it dead-lettered");
+    danger(found, [stop(context, others.into_iter().filter(|one| is_own(context, one)))])
 }
 
-fn is_own(context: &Context<'_>, consumer: &str) -> bool {
+fn is_own(context: &Context<'_>, consumer: &Mapping) -> bool {
     let own = context.function().map(|function| function.name.as_str());
-    own.is_ok_and(|own| function_name(consumer) == own)
+    own.is_ok_and(|own| function_name(&consumer.function) == own)
 }
 
 pub(super) fn reasons(context: &Context<'_>) -> Checked {

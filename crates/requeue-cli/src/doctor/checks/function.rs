@@ -6,10 +6,11 @@ use super::super::facts::{Function, FunctionSettings, Mapping, Readiness};
 use super::permissions::is_gone;
 use super::secrets::stored_text;
 use super::{
-    ASK, Checked, Context, LOWER, Level, Remedy, Skip, at, danger, not_checked, ok, remedy, warning,
+    ASK, Checked, Context, LOWER, Level, Remedy, Skip, all, at, danger, not_checked, ok, remedy,
+    warning,
 };
 use crate::document::retries;
-use crate::table::{messages, span, thousands};
+use crate::table::{clock_time, messages, span, thousands};
 
 /// Below the about 16 rounds of Lambda's loop detection, with room for messages of one invocation.
 const RETRIES_BELOW_DETECTION: u32 = 10;
@@ -19,13 +20,29 @@ const LEAST_RESERVED: u32 = 5;
 const LEAST_UNRESERVED: u32 = 100;
 
 pub(super) fn settings(context: &Context<'_>) -> Checked {
+    let read = context.deployment.settings.as_ref();
+    if read.is_ok_and(|valid| !valid.problems.is_empty()) {
+        return valid_settings(context);
+    }
+    all([started(context), valid_settings(context)])
+}
+
+/// Only the log shows a missing target: a handler in the function's own code needs none.
+fn started(context: &Context<'_>) -> Checked {
+    let failure = context.function()?.start_failure.as_ref()?.as_ref();
+    let (at, error) = failure.ok_or(Skip::NotApplicable)?;
+    let found = format!("the function could not start at {} UTC: {error}", clock_time(*at));
+    danger(found, [correct_settings(context)])
+}
+
+fn valid_settings(context: &Context<'_>) -> Checked {
     let valid = context.deployment.settings.as_ref()?;
     if !valid.problems.is_empty() {
         let found = format!(
             "{}; the other checks assume that these variables are not set",
             valid.problems.join("; ")
         );
-        return danger(found, correct_settings(context));
+        return danger(found, [correct_settings(context)]);
     }
     if let Some(place) = &valid.policy_elsewhere {
         let doctor = format!("requeue doctor --region {} {}", context.region(), subject(context));
@@ -104,22 +121,22 @@ fn meaning(valid: &FunctionSettings, context: &Context<'_>) -> Result<String, Sk
     ))
 }
 
-fn correct_settings(context: &Context<'_>) -> Vec<Remedy> {
+fn correct_settings(context: &Context<'_>) -> Remedy {
     let Ok(function) = context.function() else {
-        return vec!["correct them in the environment of `requeue work`".into()];
+        return "correct them in the environment of `requeue work`".into();
     };
     let options = "--query '{Variables: Environment.Variables}' --output json > environment.json";
     let read =
         remedy::function(context, &function.qualified(), "get-function-configuration", options);
     let replace = remedy::configuration(context, function, "--environment file://environment.json");
-    let steps = Remedy::from(read)
-        .then("correct the file; if it has null, stop, since kms:Decrypt is missing")
-        .then("these commands replace all variables, as the file has them:");
-    let steps = replace.lines().fold(steps, Remedy::then);
-    vec![
-        "correct them in the template, below Environment: Variables, and deploy".into(),
-        steps.then("delete the file, which shows the variables in plain text"),
-    ]
+    let first = [
+        "correct them in the template, below Environment: Variables, and deploy; or by hand:",
+        &read,
+        "correct the file; if it has null, stop, since kms:Decrypt is missing",
+        "these commands replace all variables, as the file has them:",
+    ];
+    let last = ["delete the file, which shows the variables in plain text"];
+    Remedy::of(first.into_iter().chain(replace.lines()).chain(last))
 }
 
 /// The options that name the function, or else its only queue.
@@ -169,7 +186,7 @@ pub(super) fn mapping(context: &Context<'_>) -> Checked {
         (true, false) => format!("its mappings invoke {others}"),
         (false, false) => format!("invoked by {invoked}; other mappings invoke {others}"),
     };
-    Err(not_checked(found, function.mapped.iter().map(run)))
+    Err(not_checked(found, [Remedy::of(function.mapped.iter().map(run))]))
 }
 
 pub(super) fn state(context: &Context<'_>) -> Checked {
@@ -179,33 +196,23 @@ pub(super) fn state(context: &Context<'_>) -> Checked {
         let other = remedy::configuration(context, function, "--role ROLE");
         return danger(found, [other.then("ROLE is the ARN of a role that Lambda may assume")]);
     }
-    let (level, state, command) = readiness(&function.state);
-    let found = format!("the state is {state}");
+    let (level, command) = readiness(&function.state);
+    let found = format!("the state is {}", function.state.told());
     at(level, found, [remedy::function(context, &function.qualified(), command, "")])
 }
 
-/// The level and the words of a function's state, and the command that shows or awaits it.
-pub(super) fn readiness(of: &Readiness) -> (Level, String, &'static str) {
-    let because = |reason: &Option<String>| {
-        let reason = reason.as_ref().filter(|reason| !reason.is_empty());
-        reason.map(|reason| format!(" ({reason})")).unwrap_or_default()
-    };
+/// The level of a function's state, and the command that shows or awaits it.
+pub(super) fn readiness(of: &Readiness) -> (Level, &'static str) {
     let [state, update] =
-        [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or("missing"));
-    let (level, command) = match (state, update) {
+        [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or_default());
+    match (state, update) {
         ("Failed", _) => (Level::Danger, "get-function-configuration"),
         ("Pending", _) => (Level::Warning, "wait function-active-v2"),
         ("Inactive", _) | ("Active", "Failed") => (Level::Warning, "get-function-configuration"),
         ("Active", "Successful") => (Level::Ok, ""),
         ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
         _ => (Level::Unknown, "get-function-configuration"),
-    };
-    let words = format!(
-        "{state}{}, and the last update is {update}{}",
-        because(&of.state_reason),
-        because(&of.last_update_status_reason)
-    );
-    (level, words, command)
+    }
 }
 
 /// Routes, security groups and endpoints are not read: a confirmed copy proves the connection.
@@ -311,7 +318,7 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
         if !limits.is_empty() {
             let found =
                 "neither a mapping nor the function limits the number of concurrent batches";
-            return warning(found, limits);
+            return warning(found, [Remedy::of(limits)]);
         }
         let (free, needed) =
             (*function.unreserved_concurrency.as_ref()?, wanted.max(LEAST_RESERVED));

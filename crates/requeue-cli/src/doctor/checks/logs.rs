@@ -1,6 +1,6 @@
 //! Checks of the function's log, which also carries its metrics.
 
-use super::super::arn::Arn;
+use super::super::arn::own_arn;
 use super::permissions::Asked;
 use super::{Checked, Context, Level, Remedy, ok, remedy, warning};
 
@@ -39,7 +39,7 @@ pub(super) fn logs(context: &Context<'_>) -> Checked {
                 "the log group {name} has the class {class}: CloudWatch reads no metrics from its \
                  lines, and alarms on Requeue's metrics stay silent"
             ),
-            [create, property.into()],
+            [property.into(), create],
         );
     }
     let level = logs.application_log_level.as_deref().unwrap_or("INFO");
@@ -51,9 +51,8 @@ pub(super) fn log_permissions(context: &Context<'_>) -> Checked {
     let group = function.logs.group_of(&function.name);
     let exists = function.log_group.as_ref()?.is_some();
     let needed = if exists { &LOGGING[..2] } else { &LOGGING };
-    let Arn { partition, account, .. } = Arn::of(&function.role);
     let region = context.region();
-    let resource = format!("arn:{partition}:logs:{region}:{account}:log-group:{group}:*");
+    let resource = own_arn(&format!("{group}:*"), "logs", region, &function.role, "log-group:");
     let create = Remedy::from("if the role may then write to the group:")
         .then(format!("aws logs create-log-group --region {region} --log-group-name {group}"));
     let create = (!exists).then_some(create);

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::super::arn::function_name;
 use super::{
-    ASK, Checked, Context, Level, Remedy, Skip, at, consumers, danger, lengthen, ok, remedy,
-    warning,
+    ASK, Checked, Context, Level, Mapping, Remedy, Skip, at, consumers, danger, lengthen, named,
+    ok, remedy, stop, warning,
 };
 use crate::table::{messages, span, thousands};
 
@@ -26,9 +26,9 @@ pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let (level, remedy) = match mapping.state.as_str() {
         "Disabled" | "Disabling" => {
             found += ASK;
-            let others = consumers(context, context.source()?, Some(&mapping.uuid));
-            if let Ok(Some((others, _))) = others {
-                let found = format!("{found}: {} receives the queue's messages", others.join(", "));
+            let others = consumers(context.source()?, Some(&mapping.uuid)).unwrap_or_default();
+            if !others.is_empty() {
+                let found = format!("{found}: {} receives the queue's messages", named(&others));
                 return warning(found, [""; 0]);
             }
             (Level::Danger, remedy::mapping(context, mapping, "--enabled"))
@@ -66,8 +66,8 @@ pub(super) fn filters(context: &Context<'_>) -> Checked {
     if !named.is_empty() {
         let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
         let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
-        let fields = "remove these fields from the mapping's FilterCriteria, or all its filters:";
-        return danger(found, [Remedy::from(fields).then(drop)]);
+        let fields = "remove these fields from the mapping's FilterCriteria";
+        return danger(found, [fields, &drop]);
     }
     if patterns.is_empty() {
         return ok("no filter on bodies");
@@ -92,23 +92,28 @@ pub(super) fn filters(context: &Context<'_>) -> Checked {
 
 pub(super) fn other_consumers(context: &Context<'_>) -> Checked {
     let own = context.mapping()?;
-    let others = consumers(context, context.source()?, Some(&own.uuid))?;
+    let others = consumers(context.source()?, Some(&own.uuid))?;
     // The check `mapping-enabled` names the others of a disabled one.
-    let Some((functions, disable)) = others.filter(|_| !own.state.starts_with("Disabl")) else {
+    if others.is_empty() || own.state.starts_with("Disabl") {
         return ok("no other mapping receives messages of this queue");
-    };
-    let found = format!("the queue also invokes {}", functions.join(", "));
+    }
+    let found = format!("the queue also invokes {}", named(&others));
     let target = context.deployment.target.as_ref().map(|target| function_name(&target.name));
-    if functions.iter().any(|function| Some(function_name(function)) == target) {
+    let is_target = |other: &&&Mapping| Some(function_name(&other.function)) == target;
+    let mut targets = others.iter().filter(is_target).copied().peekable();
+    if targets.peek().is_some() {
         let found = format!(
             "{found}: messages that the target gets so have no retries by class, and their copies \
              and state fields meet code that does not know them"
         );
-        return danger(found, disable);
+        return danger(found, [stop(context, targets)]);
     }
-    let disable =
-        disable.iter().map(|it| Remedy::from("keep one of them; to stop this one:").then(it));
-    warning(found + ASK, disable)
+    let keep = others.iter().map(|other| {
+        let doctor = Remedy::from(format!("requeue doctor --function {}", other.function));
+        let both = doctor.then(&*stop(context, [*other]));
+        both.commented("keep one of them; to check this one, and to stop it:")
+    });
+    warning(found + ASK, keep)
 }
 
 /// The handlers of a batch that run at once, the rounds of them, and the time that the function has.

@@ -79,23 +79,20 @@ fn all(looked: impl IntoIterator<Item = Checked>) -> Checked {
     Ok(Diagnosis { level, found: found.join("; "), remedies })
 }
 
-type Consumers<'d> = (Vec<&'d str>, Vec<String>);
-
-/// The functions that receive messages of a queue through another mapping than this.
-fn consumers<'d>(
-    context: &Context<'_>,
-    reached: &'d Reached,
-    own: Option<&str>,
-) -> Result<Option<Consumers<'d>>, Skip> {
+/// The other mappings than this through which functions receive messages of a queue.
+fn consumers<'d>(reached: &'d Reached, own: Option<&str>) -> Result<Vec<&'d Mapping>, Skip> {
     let is_polling = |state: &str| !matches!(state, "Disabled" | "Disabling" | "Deleting");
     let consumers = reached.consumers.as_ref()?.iter();
-    let others = consumers.filter(|it| own != Some(&it.uuid) && is_polling(&it.state));
-    let (functions, disable): (Vec<&str>, Vec<String>) = others
-        .map(|mapping @ Mapping { function, .. }| {
-            (&**function, remedy::mapping(context, mapping, "--no-enabled"))
-        })
-        .unzip();
-    Ok((!functions.is_empty()).then_some((functions, disable)))
+    Ok(consumers.filter(|it| own != Some(&it.uuid) && is_polling(&it.state)).collect())
+}
+
+fn named(consumers: &[&Mapping]) -> String {
+    consumers.iter().map(|consumer| &*consumer.function).collect::<Vec<_>>().join(", ")
+}
+
+fn stop<'m>(context: &Context<'_>, consumers: impl IntoIterator<Item = &'m Mapping>) -> Remedy {
+    let stop = |consumer| remedy::mapping(context, consumer, "--no-enabled");
+    Remedy::of(consumers.into_iter().map(stop))
 }
 
 fn recommended(timeout: Duration, mapping: &Mapping) -> Duration {
@@ -131,41 +128,34 @@ checks! {
     OF_FUNCTION:
     "settings", function::settings, "The settings decide what is retried. With an invalid one the \
         function does not start, and SQS redelivers its messages until they are dead-lettered.";
-    "mapping", function::mapping, "Only an event source mapping delivers messages of a queue to \
-        the function.";
+    "mapping", function::mapping, "Only an event source mapping delivers a queue's messages.";
     "function-state", function::state, "Lambda invokes a function only in the state Active, and \
         runs the old code and configuration if an update has failed.";
     "network", function::network, "In a VPC, a function reaches SQS only through an interface \
-        endpoint or a public NAT gateway. Without one, no copy is sent, and each message waits \
-        for its timeout.";
+        endpoint or a public NAT gateway. Without one, no copy is sent, and each message waits.";
     "recursive-loop", function::recursive_loop, "Requeue sends copies to the function's own \
-        queue. Without RecursiveLoop: Allow, Lambda takes that for a recursive loop and \
-        dead-letters the message after about 16 copies.";
+        queue. Without RecursiveLoop: Allow, Lambda dead-letters a message after about 16.";
     "concurrency", function::concurrency, "Failed messages do not slow Lambda's poller down: \
-        without a limit it runs up to 1,250 batches at a time. Without free concurrency, Lambda \
-        throttles an invocation, and each of its messages has used up a receive.";
+        without a limit it runs up to 1,250 batches at a time. If Lambda throttles an invocation, \
+        each of its messages has used up a receive.";
     "logs", logs::logs, "For each message that did not succeed at once, the log has a line at \
-        the level INFO, with fields for Logs Insights.";
-    "log-permissions", logs::log_permissions, "The log has the lines that explain each retry, \
-        and CloudWatch reads the metrics from it.";
-    "secret-permissions", secrets::secret_permissions, "If a function may not read a secret in \
-        its settings, it does not start, and SQS redelivers its messages until they are \
-        dead-lettered. With a KMS key of your own, reading it also needs kms:Decrypt on that \
-        key.";
+        INFO.";
+    "log-permissions", logs::log_permissions, "The log explains each retry, and CloudWatch reads \
+        the metrics from it.";
+    "secret-permissions", secrets::secret_permissions, "If a function may not read its secrets, \
+        it does not start, and SQS redelivers its messages until they are dead-lettered. A KMS \
+        key of your own also needs kms:Decrypt.";
     "table", table::table, "By the table, all execution environments share a rate limit. Without \
-        it, each keeps only a part of the limit by itself. DynamoDB deletes the items of scopes \
-        that nobody uses any longer only if the table's time to live is on.";
+        it, each keeps a part of the limit. DynamoDB deletes unused items only if the table's \
+        time to live is on.";
     "table-permissions", table::table_permissions, "If the role may not read and change items, \
-        the function does without the table. If a KMS key of your own encrypts it, DynamoDB uses \
-        kms:Decrypt for the role.";
-    "rate-limit", table::rate_limit, "A service takes so many calls from all execution \
-        environments together. Without the table, and while it does not respond, each \
-        environment counts its own.";
+        the function does without the table. A KMS key of your own also needs kms:Decrypt.";
+    "rate-limit", table::rate_limit, "A limit counts the calls of all execution environments \
+        together. Without the table, and while it does not respond, each counts its own.";
     "target", target::target, "Without a function that Lambda can invoke, every message is \
         deferred.";
-    "target-timeout", target::timeout, "The function waits for the response of its target, and \
-        settles the messages afterwards. If it ends before, the target still runs, and its \
-        messages are handled again.";
+    "target-timeout", target::timeout, "The function waits for its target, and settles the \
+        messages afterwards. If it ends before, the messages are handled again.";
     "target-concurrency", target::concurrency, "Lambda throttles a target without free \
         concurrency, and its messages are deferred.";
     "target-permissions", target::permissions, "The function invokes its target with its own \
@@ -177,9 +167,8 @@ checks! {
     OF_QUEUE:
     "mapping-enabled", mapping::enabled, "While the mapping is disabled, messages wait, and SQS \
         deletes them when their retention ends.";
-    "partial-batch-responses", mapping::partial_batch_responses, "Without \
-        ReportBatchItemFailures Lambda treats every response as success and deletes failed \
-        messages.";
+    "partial-batch-responses", mapping::partial_batch_responses, "Without ReportBatchItemFailures \
+        Lambda treats every response as success and deletes failed messages.";
     "filters", mapping::filters, "Lambda deletes messages that do not match a filter. A copy has \
         fields that its original lacks, and Requeue wraps the body of some copies.";
     "other-consumers", mapping::other_consumers, "SQS gives each message to one consumer only. \
@@ -193,29 +182,22 @@ checks! {
         batch, or during the retries of a throttled invocation, SQS delivers it twice.";
     "retention", queue::retention, "If the retention of a waiting message ends, SQS deletes the \
         message silently, and does not move it to the dead-letter queue.";
-    "message-size", queue::message_size, "SQS refuses a copy that is larger than the queue's \
-        limit.";
-    "max-receive-count", queue::max_receive_count, "Each crash, timeout, kill or throttle \
-        costs every message of its batch a receive, and with visibility each retry does. The copy of \
-        a dead-lettered message uses up the rest: ten at once, and each further one after a \
-        visibility timeout.";
+    "message-size", queue::message_size, "SQS refuses a copy above the queue's limit.";
+    "max-receive-count", queue::max_receive_count, "Each crash, timeout, kill or throttle costs \
+        every message of its batch a receive, and with visibility each retry does. The copy of a \
+        dead-lettered message uses up the rest.";
     "redrive-policy", dead_letters::redrive_policy, "Without a dead-letter queue, SQS redelivers \
-        a message that is dead-lettered, or that crashes the function, until its retention ends, \
-        and then deletes it.";
+        a message that is dead-lettered, or that crashes the function, until its retention ends.";
     "dead-letter-queue", dead_letters::dead_letter_queue, "A dead letter is lost if SQS may not \
-        move it, if its queue deletes it before somebody has looked at it, or if that queue \
-        passes it on.";
-    "dead-letter-consumers", dead_letters::dead_letter_consumers, "A function with a mapping \
-        from the dead-letter queue receives dead letters at once, before a person has seen them.";
+        move it, or if its queue deletes it or passes it on before somebody has looked at it.";
+    "dead-letter-consumers", dead_letters::dead_letter_consumers, "A function with a mapping from \
+        the dead-letter queue receives dead letters at once, before a person has seen them.";
     "dead-letter-reasons", dead_letters::reasons, "If SQS moves the message itself, its dead \
-        letter does not say why. In a FIFO queue an annotated copy would lose its place, so the \
-        mode annotate works as redrive there.";
-    "direct-queue", dead_letters::direct_queue, "In the mode direct the function sends each \
-        message that it dead-letters to this queue. If that fails, the message stays until SQS \
-        moves it.";
+        letter does not say why. On a FIFO queue, annotate works as redrive.";
+    "direct-queue", dead_letters::direct_queue, "In the mode direct the function sends its dead \
+        letters to this queue. If that fails, the message stays until SQS moves it.";
     "queue-permissions", permissions::queue_permissions, "With the function's role, Lambda's \
-        poller receives and deletes messages, and the function sends copies and dead letters, \
-        deletes originals and changes visibility.";
+        poller receives and deletes messages, and the function sends, deletes and hides them.";
     "key-permissions", permissions::key_permissions, "If a KMS key encrypts the queue, the key \
         has to be enabled; a receive needs kms:Decrypt on it, and a send also \
         kms:GenerateDataKey.";

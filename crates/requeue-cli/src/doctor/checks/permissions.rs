@@ -7,7 +7,7 @@ use requeue::{DeadLetterMode, Strategy};
 use super::super::access_policy::{AccessPolicy, Request, Truth};
 use super::super::arn::{Arn, is_alias};
 use super::super::facts::{
-    Access, AccessDecision, CustomerKey, EncryptionKey, Function, Key, Known, Reached, Unread,
+    Access, AccessDecision, CustomerKey, Function, Key, Known, Reached, Unread,
 };
 use super::dead_letters::{dead_letters, direct};
 use super::{Checked, Context, Level, Remedy, Skip, all, at, danger, not_checked, ok, remedy};
@@ -249,20 +249,16 @@ pub(super) fn key_permissions(context: &Context<'_>) -> Checked {
 /// `own_name` is the name of the policy that would allow it.
 pub(super) fn use_of_key(
     context: &Context<'_>,
-    key: &EncryptionKey,
+    customer: &CustomerKey,
     (of, through): (&str, &str),
     (needed, own_name): (&[&str], &str),
 ) -> Checked {
-    let EncryptionKey::Customer(customer) = key else {
-        let found = format!("the key that AWS manages; the role may use it through {through}");
-        return ok(found);
-    };
-    let CustomerKey { name, access, key, policy } = &**customer;
+    let CustomerKey { name, access, key, policy } = customer;
     let arn = key.as_ref().map_or(name, |key| &key.arn);
     // Only KMS knows the key of such an alias. Another key is to replace one that does not exist.
     let is_hidden = is_alias(arn) || key.as_ref().is_ok_and(|key| key.state == NO_KEY);
     let (Ok(function), [_, ..], false) = (context.function(), needed, is_hidden) else {
-        return state_of_key(customer, of);
+        return state_of_key(context, customer, of);
     };
     let Arn { partition, service, region, .. } = Arn::of(of);
     // Other partitions have other names for the service.
@@ -275,11 +271,18 @@ pub(super) fn use_of_key(
     let consequence = format!(": unless the key's own policy does, {through} refuses the role");
     let grants = vec![remedy::grant(function, needed, arn, own_name).into()];
     let asked = Asked::of(access, needed, format!(" with {name}"));
-    all([state_of_key(customer, of), Asked { own, consequence, grants, ..asked }.look(function)])
+    all([
+        state_of_key(context, customer, of),
+        Asked { own, consequence, grants, ..asked }.look(function),
+    ])
 }
 
 /// Whether the key of a resource is enabled.
-fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checked {
+fn state_of_key(
+    context: &Context<'_>,
+    CustomerKey { name, key, .. }: &CustomerKey,
+    of: &str,
+) -> Checked {
     let region = Arn::of(of).region;
     let Key { arn, state } = key.as_ref()?;
     let command =
@@ -293,7 +296,7 @@ fn state_of_key(CustomerKey { name, key, .. }: &CustomerKey, of: &str) -> Checke
         }
         NO_KEY => {
             let found = format!("the key {name} of {of} does not exist");
-            return danger(found, [remedy::another_key(of)]);
+            return danger(found, [remedy::another_key(context, of)]);
         }
         "Disabled" => command("enable-key"),
         "PendingDeletion" => command("cancel-key-deletion").then(&*command("enable-key")),

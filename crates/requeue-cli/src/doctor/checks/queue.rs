@@ -48,12 +48,10 @@ pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
     } else {
         Level::Ok
     };
-    let but = if level == Level::Ok { ';' } else { ',' };
     let found = format!(
-        "{}{but}{} {TIMEOUTS} times the function's timeout of {} plus the batching window of {} are \
-         {}",
+        "{}{} {TIMEOUTS} times the function's timeout of {} plus the batching window of {} are {}",
         span(visibility),
-        if level == Level::Ok { "" } else { " but" },
+        if level == Level::Ok { ";" } else { ", but" },
         span(function.timeout),
         span(mapping.window),
         span(recommended)
@@ -215,6 +213,8 @@ fn annotate_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checke
          SQS moves it to the dead-letter queue",
         span(queue.visibility * slow)
     );
+    // If each retry needs a receive, there may not be fewer.
     let fewer = remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES);
-    warning(found, [fewer, set_direct(context)])
+    let fewer = Some(fewer).filter(|_| !context.waits_in_place().unwrap_or_default());
+    warning(found, fewer.into_iter().chain([set_direct(context)]))
 }

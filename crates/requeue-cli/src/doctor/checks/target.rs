@@ -76,10 +76,10 @@ pub(super) fn target(context: &Context<'_>) -> Checked {
         );
         return danger(found, [other(&format!("{name}:ALIAS"))]);
     }
-    let (level, words, command) = readiness(state);
+    let (level, command) = readiness(state);
     // Only a call activates it.
-    let level = if words.starts_with("Inactive") { Level::Danger } else { level };
-    let found = format!("the state of {name} is {words}");
+    let level = if state.state.as_deref() == Some("Inactive") { Level::Danger } else { level };
+    let found = format!("the state of {name} is {}", state.told());
     at(level, found, [remedy::function(context, name, command, "")])
 }
 

@@ -1,7 +1,5 @@
 //! Asks AWS: each call has a permission, and its failure is a reason for an unknown fact. The line
-//! of progress names the calls that wait for a response.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! of progress names the call that began last.
 
 use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
@@ -25,8 +23,6 @@ pub(crate) struct Clients {
     pub(crate) sdk: SdkConfig,
     pub(in super::super) sqs: aws_sdk_sqs::Client,
     progress: CommandProgress,
-    /// The permissions that the waiting calls need, the oldest first.
-    open: Mutex<Vec<&'static str>>,
 }
 
 /// A page of a list, and the token of the next one.
@@ -52,7 +48,7 @@ impl Clients {
         let sdk = sdk.to_builder().region(Region::new(region.clone())).build();
         let progress = CommandProgress::shown_after(NOTICEABLE, "waiting for AWS's configuration");
         let sqs = aws_sdk_sqs::Client::new(&sdk);
-        Self { region, sqs, sdk, progress, open: Mutex::default() }
+        Self { region, sdk, sqs, progress }
     }
 
     /// Without a line of progress.
@@ -77,15 +73,9 @@ impl Clients {
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
-        self.change(|open| open.push(permission));
+        self.progress.step(format!("waiting for {permission}"));
         // A join of many calls would otherwise be a very large future.
-        let response = Box::pin(call).await;
-        self.change(|open| {
-            if let Some(at) = open.iter().position(|one| *one == permission) {
-                open.remove(at);
-            }
-        });
-        response.map_err(|error| Unread::of(permission, resource, call_error(&error)))
+        Box::pin(call).await.map_err(|error| Unread::of(permission, resource, call_error(&error)))
     }
 
     /// The items of the first pages, and whether these are all. `page` gets the token of a page,
@@ -207,17 +197,6 @@ impl Clients {
         let mut points: Vec<_> = list(&output["Datapoints"]).iter().filter_map(point).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         Ok(points)
-    }
-
-    /// Changes the waiting calls, and names the oldest: it has waited for longest.
-    fn change(&self, change: impl FnOnce(&mut Vec<&'static str>)) {
-        let mut open: MutexGuard<'_, _> = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut open);
-        self.progress.step(match open.as_slice() {
-            [] => return,
-            [only] => format!("waiting for {only}"),
-            [first, others @ ..] => format!("waiting for {first} and {} more", others.len()),
-        });
     }
 
     /// Begins a wait for something else than a response.

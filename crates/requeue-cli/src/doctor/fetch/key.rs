@@ -1,16 +1,15 @@
 //! The secrets and the table in a function's settings, and the KMS keys of these and of queues.
 
-use futures_util::future::{OptionFuture, join_all};
+use futures_util::future::join_all;
 use requeue::queue::CallError;
 use requeue_aws::Service::{DynamoDb, Kms, SecretsManager, Ssm};
 use serde_json::{Value, json};
 
-use super::super::arn::{Arn, is_alias, key_name};
+use super::super::arn::{Arn, is_alias, key_name, own_arn};
 use super::super::calls::{list, text};
 use super::super::checks::{KEY, NO_KEY, PARAMETER, USING, is_whole, reading};
 use super::super::facts::{
-    CustomerKey, EncryptionKey, FunctionSettings, Key, Known, Secret, Table, TableProperties,
-    Unread,
+    CustomerKey, FunctionSettings, Key, Known, Secret, Table, TableProperties, Unread,
 };
 use super::Clients;
 use super::ask::Operation;
@@ -33,14 +32,19 @@ const EXPIRY: Operation = (
 const MANAGED: &str = "alias/aws/";
 
 impl Clients {
-    pub(super) async fn key(&self, name: String, of: &str, role: Option<&str>) -> EncryptionKey {
+    pub(super) async fn key(
+        &self,
+        name: String,
+        of: &str,
+        role: Option<&str>,
+    ) -> Option<CustomerKey> {
         if name.starts_with(MANAGED) || name.contains(&format!(":{MANAGED}")) {
-            return EncryptionKey::ManagedByAws;
+            return None;
         }
         let (sdk, name) = (self.at(of), key_name(&name, of));
         let described = self.ask_json(&sdk, DESCRIBE_KEY, &name, json!({ "KeyId": name })).await;
         let key = match described {
-            Ok(key) if key["KeyManager"] == "AWS" => return EncryptionKey::ManagedByAws,
+            Ok(key) if key["KeyManager"] == "AWS" => return None,
             Ok(key) => Ok(Key {
                 arn: text(&key["Arn"]).unwrap_or_else(|| name.clone()),
                 state: text(&key["KeyState"]).unwrap_or_default(),
@@ -62,7 +66,7 @@ impl Clients {
         };
         // Nor does IAM.
         let access = self.simulate(role.filter(|_| !is_alias(arn)), &KEY, arn).await;
-        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
+        Some(CustomerKey { name, access, key, policy })
     }
 
     pub(super) async fn secrets(
@@ -81,15 +85,12 @@ impl Clients {
         join_all(asked).await
     }
 
-    /// `None` for a parameter that is not encrypted.
-    async fn key_of_secret(&self, arn: &str, role: &str) -> Known<Option<EncryptionKey>> {
+    async fn key_of_secret(&self, arn: &str, role: &str) -> Known<Option<CustomerKey>> {
         let sdk = self.at(arn);
+        let key = async |name: &Value| self.key(text(name)?, arn, Some(role)).await;
         if reading(arn) != PARAMETER {
             let secret = self.ask_json(&sdk, SECRET, arn, json!({ "SecretId": arn })).await?;
-            return Ok(Some(match text(&secret["KmsKeyId"]) {
-                Some(name) => self.key(name, arn, Some(role)).await,
-                None => EncryptionKey::ManagedByAws,
-            }));
+            return Ok(key(&secret["KmsKeyId"]).await);
         }
         // Its name alone, since the operation finds no ARN. The ARN has one slash there, whether the
         // name begins with one or not.
@@ -103,8 +104,7 @@ impl Clients {
             let missing = CallError::responded(400, "ParameterNotFound");
             return Err(Unread::of(PARAMETERS.1, arn, missing));
         };
-        let name = text(&parameter["KeyId"]);
-        Ok(OptionFuture::from(name.map(|name| self.key(name, arn, Some(role)))).await)
+        Ok(key(&parameter["KeyId"]).await)
     }
 
     pub(super) async fn table(
@@ -123,13 +123,13 @@ impl Clients {
             let is_on = ["ENABLED", "ENABLING"].iter().any(|it| expiry["TimeToLiveStatus"] == *it);
             text(&expiry["AttributeName"]).filter(|_| is_on)
         });
-        let mut arn = self.arn_of_table(&name, role.unwrap_or_default());
+        let mut arn = own_arn(&name, "dynamodb", &self.region, role.unwrap_or_default(), "table/");
         let mut key = None;
         let properties = match described {
             Ok(described) => {
                 arn = text(&described["TableArn"]).unwrap_or(arn);
                 if let Some(name) = text(&described["SSEDescription"]["KMSMasterKeyArn"]) {
-                    key = Some(self.key(name, &arn, role).await);
+                    key = self.key(name, &arn, role).await;
                 }
                 Ok(Some(properties(&described)))
             }
@@ -138,15 +138,6 @@ impl Clients {
         };
         let access = self.simulate(role, &USING, &arn).await;
         Some(Table { name, arn, properties, expiry, access, key })
-    }
-
-    /// The ARN, if the table itself does not return it.
-    fn arn_of_table(&self, name: &str, role: &str) -> String {
-        if name.starts_with("arn:") {
-            return name.to_owned();
-        }
-        let Arn { partition, account, .. } = Arn::of(role);
-        format!("arn:{partition}:dynamodb:{}:{account}:table/{name}", self.region)
     }
 }
 

@@ -133,6 +133,10 @@ impl Clients {
         for function in functions {
             deployments.push(self.function(&function, policy).await?);
         }
+        // The check `other-consumers` names those without Requeue, for which no other check is.
+        if !deployments.iter().all(Deployment::lacks_variables) {
+            deployments.retain(|deployment| !deployment.lacks_variables());
+        }
         Ok(deployments)
     }
 
@@ -144,7 +148,7 @@ impl Clients {
         self.refuse_dead_letters(&source).await?;
         let settings = Ok(settings::of_worker(policy).await);
         let unlisted = source.consumers.as_ref().err().cloned();
-        let path = self.path(None, source, None, &settings).await;
+        let path = Box::pin(self.path(None, source, None, &settings)).await;
         Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
     }
 
@@ -180,7 +184,7 @@ impl Clients {
         let paths = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue, Some(role), &needed);
             let (source, mapping) = tokio::join!(source, self.mapping(mapping));
-            self.path(Some(mapping), source, Some(role), &settings).await
+            Box::pin(self.path(Some(mapping), source, Some(role), &settings)).await
         }));
         let paths = paths.await;
         self.with_paths(Some(function), settings, paths).await

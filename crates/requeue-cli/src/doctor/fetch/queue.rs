@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName as Name;
-use futures_util::future::OptionFuture;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use requeue_aws::{Service, call_query};
 use serde_json::Value;
@@ -62,8 +61,10 @@ impl Clients {
             Err(unread) => Err(unread),
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
-        let key = attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty());
-        let key = OptionFuture::from(key.map(|key| self.key(key.clone(), &name, role))).await;
+        let key = match attribute(Name::KmsMasterKeyId).filter(|key| !key.is_empty()) {
+            Some(key) => self.key(key.clone(), &name, role).await,
+            None => None,
+        };
         // A queue's ARN has its partition; the URL of an emulator has none.
         let own = attribute(Name::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(queue));

@@ -253,7 +253,7 @@ fn a_new_alarm_on_the_age_reads_the_metric_that_is_missing() {
         deployment.valid().config.metrics = Some(Metrics::of("shop"));
         change(&mut deployment);
         let remedies = found(&deployment, "age-alarm").unwrap().diagnosis.remedies;
-        let template = "template, parameters: `Monitoring=alarms`";
+        let template = "# or: template, parameters: `Monitoring=alarms`";
         let (templates, commands): (Vec<_>, Vec<_>) =
             remedies.into_iter().partition(|remedy| remedy == template);
         assert_eq!(templates.len(), 1);

@@ -95,6 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Unknown),
     ),
+    ("settings", |d| d.function().start_failure = refused(), Some(Unknown)),
     ("mapping", |d| d.paths.clear(), Some(Danger)),
     ("mapping", |d| d.function().mapped.push("orders:live".to_owned()), Some(Unknown)),
     (
@@ -210,10 +211,10 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
          metrics from its lines, and alarms on Requeue's metrics stay silent"
     );
     assert_eq!(
-        diagnosis.remedies[0],
-        "if the role may write to /aws/lambda/orders-standard:\n\
-         aws logs create-log-group --region eu-west-1 --log-group-name \
-         /aws/lambda/orders-standard\naws lambda update-function-configuration --region \
+        diagnosis.remedies[1],
+        "# or:\n# if the role may write to /aws/lambda/orders-standard:\n\
+         # aws logs create-log-group --region eu-west-1 --log-group-name \
+         /aws/lambda/orders-standard\n# aws lambda update-function-configuration --region \
          eu-west-1 --function-name orders --logging-config \
          LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard"
     );
@@ -221,15 +222,42 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
 
 #[test]
 fn a_changed_configuration_takes_effect_in_a_new_version() {
-    let mut deployment = good();
-    deployment.function().qualifier = Some("live".to_owned());
-    deployment.function().logs.log_format = None;
-    let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
-    assert!(
-        remedies[0].ends_with(
-            "\naws lambda publish-version --region eu-west-1 --function-name orders\n\
-             point live at the new version"
-        ),
-        "{remedies:?}"
+    let publish = "aws lambda publish-version --region eu-west-1 --function-name orders --query \
+                   Version --output text";
+    let alias = format!(
+        "aws lambda update-alias --region eu-west-1 --function-name orders --name live \
+         --function-version $({publish})"
     );
+    for (qualifier, end) in
+        [("live", alias), ("3", format!("{publish}\npoint what invokes 3 at the new version"))]
+    {
+        let mut deployment = good();
+        deployment.function().qualifier = Some(qualifier.to_owned());
+        deployment.function().logs.log_format = None;
+        let remedies = found(&deployment, "logs").unwrap().diagnosis.remedies;
+        assert!(remedies[0].ends_with(&format!("\n{end}")), "{remedies:?}");
+    }
+}
+
+#[test]
+fn a_start_that_failed_is_a_danger_before_everything_that_invokes_the_function() {
+    let mut deployment = good();
+    let error = "REQUEUE_TARGET_URL is missing: set it".to_owned();
+    deployment.function().start_failure = Ok(Some((std::time::UNIX_EPOCH + secs(3_660), error)));
+    deployment.mapping().state = "Disabled".to_owned();
+    let mut findings = examine(&deployment);
+    in_order(&deployment, &mut findings);
+    let of = |id| findings.iter().find(|finding| finding.id == id).unwrap().diagnosis.clone();
+    assert_eq!(
+        of("settings").found,
+        "the function could not start at 01:01:00 UTC: REQUEUE_TARGET_URL is missing: set it"
+    );
+    assert_eq!(
+        of("mapping-enabled").remedies,
+        ["after settings is fixed: run requeue doctor again"]
+    );
+    // With an invalid setting, the line has the same text.
+    deployment.valid().problems.push("REQUEUE_X is unknown".to_owned());
+    let found = found(&deployment, "settings").unwrap().diagnosis.found;
+    assert!(!found.contains("could not start"), "{found}");
 }

@@ -132,8 +132,8 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn a_function_that_may_not_be_of_requeue_is_asked_about_first() {
-    let ask = "ask whether orders uses Requeue: it has no REQUEUE_ variable\naws ";
+fn a_shell_changes_no_function_that_may_not_be_of_requeue() {
+    let ask = "# if orders uses Requeue:\n# aws ";
     for (id, change) in [
         ("mapping-enabled", (|d| d.mapping().state = "Disabled".to_owned()) as Change),
         ("recursive-loop", |d| {

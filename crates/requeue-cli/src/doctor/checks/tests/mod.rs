@@ -27,6 +27,12 @@ mod target;
 
 const DAY: u64 = 86_400;
 
+impl<T: AsRef<str> + ?Sized> PartialEq<T> for Remedy {
+    fn eq(&self, text: &T) -> bool {
+        **self == *text.as_ref()
+    }
+}
+
 fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -114,6 +120,7 @@ pub(in super::super) fn good() -> Deployment {
             last_update_status: Some("Successful".to_owned()),
             ..Readiness::default()
         },
+        start_failure: Ok(None),
         vpc: None,
         log_group: Ok(Some("STANDARD".to_owned())),
         log_access: Ok(allowed(&LOGGING)),
@@ -285,14 +292,11 @@ impl Parts for Deployment {
     }
 
     fn customer(&mut self) -> &mut CustomerKey {
-        let Some(EncryptionKey::Customer(customer)) = &mut self.path().source.key else {
-            unreachable!()
-        };
-        customer
+        self.path().source.key.as_mut().unwrap()
     }
 
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>) {
-        let key = Ok(Some(EncryptionKey::ManagedByAws));
+        let key = Ok(None);
         let access = decision.map(|decision| [(reading(arn).to_owned(), decision)].into());
         self.function().secrets.push(Secret { arn: arn.to_owned(), access, key });
     }
@@ -307,10 +311,10 @@ fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
 }
 
 /// A key that is enabled, and whose policy leaves the decision to IAM.
-fn customer(name: &str, access: Known<Access>) -> EncryptionKey {
+fn customer(name: &str, access: Known<Access>) -> CustomerKey {
     let key = Ok(Key { arn: ARN_OF_KEY.to_owned(), state: "Enabled".to_owned() });
     let (name, policy) = (name.to_owned(), Ok(delegating()));
-    EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
+    CustomerKey { name, access, key, policy }
 }
 
 /// The policy that KMS gives a key.
@@ -376,8 +380,9 @@ fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
     findings.into_iter().find(|finding| finding.id == id)
 }
 
-/// Whether a line is a command that a shell runs as it is, or has none.
+/// Whether a line is a command that a shell runs as it is, or has none. A comment may have one.
 pub(in super::super) fn is_one_step(line: &str) -> bool {
+    let line = line.trim_start_matches("# ");
     if !["aws ", "requeue ", "curl "].iter().any(|program| line.starts_with(program)) {
         return !line.contains(" --") && !line.contains("aws ");
     }
@@ -403,6 +408,8 @@ fn a_command_has_no_words_on_its_line() {
         ("requeue doctor … --policy -", false),
         ("in that account: aws cloudwatch describe-alarms", false),
         ("run doctor --strict again", false),
+        ("# aws sqs purge-queue --queue-url URL", true),
+        ("# or: aws sqs purge-queue --queue-url URL", false),
     ] {
         assert_eq!(is_one_step(line), expected, "{line}");
     }

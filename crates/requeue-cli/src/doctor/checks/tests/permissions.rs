@@ -162,7 +162,6 @@ pub(super) const ROWS: &[Row] = &[
         Some(Danger),
     ),
     ("key-permissions", |_| {}, None),
-    ("key-permissions", |d| d.path().source.key = Some(EncryptionKey::ManagedByAws), Some(Fine)),
     (
         "key-permissions",
         |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::Allowed))),
@@ -196,7 +195,6 @@ pub(super) const ROWS: &[Row] = &[
             d.direct(14 * DAY);
             let access = Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed));
             d.path().direct.as_mut().unwrap().key = Some(customer(ARN_OF_KEY, access));
-            d.path().source.key = Some(EncryptionKey::ManagedByAws);
         },
         Some(Danger),
     ),

@@ -13,8 +13,8 @@ fn remedies_name_what_is_there() {
             "settings",
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
             &[
-                "correct them in the template, below Environment: Variables, and deploy",
-                "aws lambda get-function-configuration --region eu-west-1 --function-name orders \
+                "correct them in the template, below Environment: Variables, and deploy; or by hand:\n\
+                 aws lambda get-function-configuration --region eu-west-1 --function-name orders \
                  --query '{Variables: Environment.Variables}' --output json > environment.json\n\
                  correct the file; if it has null, stop, since kms:Decrypt is missing\n\
                  these commands replace all variables, as the file has them:\n\
@@ -152,9 +152,41 @@ fn remedies_name_what_is_there() {
     for (id, change, expected) in table.iter().chain(secrets::REMEDIES) {
         let mut deployment = good();
         change(&mut deployment);
-        let finding = found(&deployment, id).unwrap();
-        assert_eq!(finding.diagnosis.remedies, *expected, "{id}");
+        let remedies = found(&deployment, id).unwrap().diagnosis.remedies;
+        // A shell runs the first one only.
+        let or = |(at, remedy): (usize, &&str)| match at {
+            0 => (*remedy).to_owned(),
+            _ if remedy.starts_with("aws ") => format!("# or:\n# {}", remedy.replace('\n', "\n# ")),
+            _ => format!("# or: {remedy}"),
+        };
+        let expected: Vec<String> = expected.iter().enumerate().map(or).collect();
+        assert_eq!(remedies, expected, "{id}");
     }
+}
+
+#[test]
+fn a_shell_runs_one_remedy_of_several_and_stops_no_consumer() {
+    let audited: Change =
+        |d| d.path().source.consumers.as_mut().unwrap().push(consumer("5a", "audit"));
+    for (change, id, commands) in [
+        (audited, "other-consumers", 0),
+        ((|d| batches(d, 100)) as Change, "batch-fits-timeout", 1),
+        (|d| fifo(d, 10, 9), "max-receive-count", 1),
+    ] {
+        let mut deployment = good();
+        change(&mut deployment);
+        let remedies = found(&deployment, id).unwrap().diagnosis.remedies;
+        let run = remedies.iter().flat_map(|it| it.lines()).filter(|line| line.starts_with("aws "));
+        assert_eq!(run.count(), commands, "{remedies:#?}");
+    }
+    // Retries that need receives, and an annotated copy that has too many: SQS cannot have both.
+    let mut deployment = good();
+    deployment.valid().config.strategy = Strategy::Visibility;
+    deployment.receives(20);
+    deployment.retries(50);
+    let remedies = found(&deployment, "max-receive-count").unwrap().diagnosis.remedies;
+    let sets = |remedy: &&Remedy| remedy.starts_with("aws ");
+    assert_eq!(remedies.iter().filter(sets).count(), 1, "{remedies:#?}");
 }
 
 #[test]

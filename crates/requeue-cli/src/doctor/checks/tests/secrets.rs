@@ -14,10 +14,7 @@ fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
     d.secret(SECRET, Ok(AccessDecision::Allowed));
     let key = customer(ARN_OF_KEY, Ok(may(decrypt, AccessDecision::NotAllowed)));
     d.function().secrets[0].key = Ok(Some(key));
-    let Ok(Some(EncryptionKey::Customer(customer))) = &mut d.function().secrets[0].key else {
-        unreachable!()
-    };
-    customer
+    d.function().secrets[0].key.as_mut().unwrap().as_mut().unwrap()
 }
 
 fn missing(d: &mut Deployment, arn: &str) {

@@ -59,8 +59,7 @@ fn decided(d: &mut Deployment, decision: AccessDecision) {
 
 fn keyed(d: &mut Deployment, decrypt: AccessDecision) -> &mut CustomerKey {
     let key = customer(ARN_OF_KEY, Ok(may(decrypt, AccessDecision::NotAllowed)));
-    let EncryptionKey::Customer(customer) = shared(d).key.insert(key) else { unreachable!() };
-    customer
+    shared(d).key.insert(key)
 }
 
 fn gone(d: &mut Deployment) {
