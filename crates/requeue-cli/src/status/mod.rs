@@ -37,7 +37,7 @@ use read::Reader;
                   --sqs-port, it shows a queue of `requeue serve` on this machine.\n\n\
                   Permissions: sqs:GetQueueAttributes on both queues, and with a queue's name \
                   sqs:GetQueueUrl; lambda:ListEventSourceMappings, lambda:GetFunctionConfiguration, \
-                  cloudwatch:GetMetricStatistics and logs:FilterLogEvents.\n\n\
+                  lambda:GetFunctionConcurrency, cloudwatch:GetMetricStatistics and logs:FilterLogEvents.\n\n\
                   Exit status: 0; 1 if the queue or the function cannot be read."
 )]
 pub(crate) struct Arguments {
@@ -98,6 +98,9 @@ struct FunctionStatus {
     name: String,
     /// In Lambda's words.
     state: String,
+    reserved_concurrency: Option<u32>,
+    /// A line for each invalid setting, with which the function does not start.
+    invalid_settings: Vec<String>,
     /// The queue and the state of each mapping.
     mappings: Vec<(String, String)>,
     /// The messages, in the order of `METRICS`.
@@ -250,6 +253,12 @@ impl FunctionStatus {
         if let Some((at, why)) = self.log.as_ref().and_then(LogFacts::start_failure) {
             row("start", format!("failed at {} UTC: {why}", clock_time(at)));
         }
+        for problem in &self.invalid_settings {
+            row("setting", problem.clone());
+        }
+        if self.reserved_concurrency == Some(0) {
+            row("concurrency", "reserved: 0, so Lambda never invokes the function".to_owned());
+        }
         for (queue, state) in &self.mappings {
             row("mapping", format!("{queue}: {state}"));
         }
@@ -349,6 +358,8 @@ impl FunctionStatus {
         json!({
             "function": self.name,
             "state": self.state,
+            "reservedConcurrency": self.reserved_concurrency,
+            "invalidSettings": self.invalid_settings,
             "startFailure": self.log.as_ref().and_then(LogFacts::start_failure).map(|(at, why)| {
                 json!({ "at": moment(at), "error": why })
             }),

@@ -11,11 +11,10 @@ use serde_json::Value;
 use super::log::{ANY, LogFacts, PATTERN};
 use super::{Age, Arguments, Depth, FunctionStatus, METRICS, Status};
 use crate::Error;
-use crate::config::PREFIX;
 use crate::dlq::sqs::Sqs;
-use crate::doctor::{Arn, Clients, Invoked, Known, text, unknown};
+use crate::doctor::{Arn, Clients, Invoked, Known, settings, text, unknown};
 use crate::failed_call::Cause;
-use crate::function::{FunctionConfiguration, Readiness};
+use crate::function::FunctionConfiguration;
 use crate::observe::epoch_millis;
 use crate::table::span;
 
@@ -149,10 +148,12 @@ impl Reader {
 
     async fn function(&mut self, configuration: FunctionConfiguration, mappings: &[Value]) {
         let name = configuration.function_name.clone().unwrap_or_default();
-        let environment = configuration.environment.unwrap_or_default();
-        let variables: BTreeMap<String, String> =
-            environment.variables.unwrap_or_default().into_iter().collect();
-        let variable = |name: &str| variables.get(&format!("{PREFIX}{name}"));
+        let settings = self.known(&format!("settings of {name}"), settings(&configuration, None));
+        let reserved = match &self.clients {
+            Some(clients) => clients.reserved_concurrency(&name).await,
+            None => Ok(None),
+        };
+        let reserved = self.known(&format!("concurrency of {name}"), reserved);
         let each = mappings.iter().map(|mapping| {
             let arn = text(&mapping["EventSourceArn"]).unwrap_or_default();
             let state = text(&mapping["State"]).unwrap_or_else(|| "unknown".to_owned());
@@ -165,13 +166,17 @@ impl Reader {
                  {name}:ALIAS"
             ));
         }
-        let service = variable("SERVICE").unwrap_or(&name);
-        let counts = if variable("METRICS").is_some_and(|metrics| metrics == "off") {
+        // Without its settings, the metrics have the function's name.
+        let service = settings.as_ref().map_or(Some(&*name), |read| {
+            read.config.metrics.as_ref().map(|metrics| &*metrics.service)
+        });
+        let counts = if let Some(service) = service {
+            self.counts(service, &mappings).await
+        } else {
             self.tell(format!("counts of {name}: REQUEUE_METRICS is off"));
             None
-        } else {
-            self.counts(service, &mappings).await
         };
+        let invalid_settings = settings.map(|read| read.problems).unwrap_or_default();
         let logs = configuration.logging_config.unwrap_or_default();
         // An emulator may not return the format.
         let (log, log_since) = match logs.lacks_lines().filter(|_| logs.log_format.is_some()) {
@@ -181,8 +186,18 @@ impl Reader {
             }
             None => self.log(&logs.group_of(&name), &name).await,
         };
-        let state = state(&configuration.state);
-        let status = FunctionStatus { name, state, mappings, counts, log, log_since };
+        let state = configuration.state.told();
+        let reserved_concurrency = reserved.flatten();
+        let status = FunctionStatus {
+            name,
+            state,
+            reserved_concurrency,
+            invalid_settings,
+            mappings,
+            counts,
+            log,
+            log_since,
+        };
         self.status.functions.push(status);
     }
 
@@ -259,19 +274,4 @@ impl Reader {
         }
         (None, since)
     }
-}
-
-/// `Active`, or Lambda's words for a function that it cannot run.
-fn state(of: &Readiness) -> String {
-    let with_reason = |state: &str, reason: Option<&String>| match reason {
-        Some(reason) if !reason.is_empty() => format!("{state}: {reason}"),
-        _ => state.to_owned(),
-    };
-    let update = of.last_update_status.as_deref().unwrap_or("Successful");
-    let state = with_reason(of.state.as_deref().unwrap_or("unknown"), of.state_reason.as_ref());
-    if update == "Successful" {
-        return state;
-    }
-    let update = with_reason(update, of.last_update_status_reason.as_ref());
-    format!("{state}; last update {update}")
 }

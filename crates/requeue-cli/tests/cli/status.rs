@@ -184,6 +184,13 @@ fn response(path: &str, target: &str, body: &Value, denied: &str) -> (StatusCode
             "EventSourceArn": QUEUE, "State": "Enabled", "UUID": "u",
             "FunctionArn": "arn:aws:lambda:us-east-1:000000000000:function:pay",
         }] }),
+        _ if path.ends_with("/concurrency") => {
+            json!({ "ReservedConcurrentExecutions": u32::from(denied != "stopped") })
+        }
+        _ if denied == "stopped" => json!({
+            "FunctionName": "pay", "State": "Active", "LastUpdateStatus": "Successful",
+            "Environment": { "Variables": { "REQUEUE_WRAP": "maybe", "REQUEUE_HEADERS": "s3cret" } },
+        }),
         _ => json!({
             "FunctionName": "pay", "State": "Active", "LastUpdateStatus": "Successful",
             "FunctionArn": "arn:aws:lambda:us-east-1:000000000000:function:pay",
@@ -251,12 +258,33 @@ async fn a_deployed_function_is_told_by_its_log_and_its_metrics() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_cannot_run_is_told_with_the_reason() {
+    let sqs = queues().await;
+    let (server, aws) = (sqs.serve(0).await.unwrap(), aws("stopped").await);
+    let variables = [keys(&server.url()), vec![("AWS_ENDPOINT_URL", aws.url())]].concat();
+    let shown = run(variables.clone(), &["--function", "pay"]).await.succeeded();
+    assert!(!shown.contains("s3cret"), "{shown}");
+    for part in [
+        " concurrency   reserved: 0, so Lambda never invokes the function",
+        " setting       REQUEUE_WRAP is `maybe`: must be one of when-needed, never",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    let shown = run(variables, &["--function", "pay", "--json"]).await.succeeded();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let function = &shown["functions"][0];
+    assert_eq!(function["reservedConcurrency"], 0);
+    assert_eq!(function["invalidSettings"].as_array().map(Vec::len), Some(2), "{function}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_missing_permission_is_named_and_its_fact_is_unknown() {
     let sqs = queues().await;
     let server = sqs.serve(0).await.unwrap();
     for (denied, permission, is_error) in [
         ("FilterLogEvents", "logs:FilterLogEvents on /aws/lambda/pay", false),
         ("GetMetricStatistics", "cloudwatch:GetMetricStatistics", false),
+        ("/concurrency", "lambda:GetFunctionConcurrency on pay", false),
         ("event-source-mappings", "lambda:ListEventSourceMappings", true),
         ("configuration", "lambda:GetFunctionConfiguration", true),
     ] {
