@@ -252,7 +252,7 @@ impl Book {
         let calls = self.rated.entry(kept).or_default();
         let (at, id) = (Instant::now(), id.to_owned());
         calls.push(Rated { at, wipes, units, environment, id, used: None });
-        let (mut before, mut largest, mut last) = (0, 0, 0);
+        let (mut before, mut largest, mut of_last_slot) = (0, 0, 0);
         for (rated, count) in calls.iter().rev().zip(1..) {
             let (began, units) = (rated.at, rated.units(world));
             (before, largest) = (before + u64::from(units), largest.max(units));
@@ -265,9 +265,9 @@ impl Book {
             // last slot may be that of an earlier call.
             let is_in_order = limited.after == 0 && plan.gathering().is_zero();
             if !is_in_order || count == 1 || began.elapsed() < plan.looseness(interval) {
-                last = last.max(rated.units);
+                of_last_slot = rated.units.max(of_last_slot);
             }
-            let own = last - 1;
+            let own = of_last_slot - 1;
             // A table that was wiped begins with the burst, and knows no slot of the next seconds, nor
             // the units of the last call. The last wipe may have been right before the first one of
             // these calls.
