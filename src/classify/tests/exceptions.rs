@@ -780,13 +780,28 @@ fn a_key_whose_first_request_still_runs_is_in_doubt() {
 
 #[test]
 fn a_record_of_powertools_that_was_not_saved_has_the_class_of_its_cause() {
-    const LAYER: &str = "aws_lambda_powertools.utilities.idempotency.exceptions.IdempotencyPersistenceLayerError";
+    const LAYER: &str =
+        "aws_lambda_powertools.utilities.idempotency.exceptions.IdempotencyPersistenceLayerError";
     for (cause, class, detail) in [
-        ("An error occurred (ThrottlingException) when calling the PutItem operation: slow", RateLimit, "throttled: ThrottlingException"),
-        ("An error occurred (AccessDeniedException) when calling the PutItem operation: no", NonRetryable, "access denied: AccessDeniedException"),
-        ("Could not connect to the endpoint URL: \"https://dynamodb/\"", Temporary, "service not reached"),
+        (
+            "An error occurred (ThrottlingException) when calling the PutItem operation: slow",
+            RateLimit,
+            "throttled: ThrottlingException",
+        ),
+        (
+            "An error occurred (AccessDeniedException) when calling the PutItem operation: no",
+            NonRetryable,
+            "access denied: AccessDeniedException",
+        ),
+        (
+            "Could not connect to the endpoint URL: \"https://dynamodb/\"",
+            Temporary,
+            "service not reached",
+        ),
     ] {
-        for record in ["save in progress record to", "update success record to", "delete error record from"] {
+        for record in
+            ["save in progress record to", "update success record to", "delete error record from"]
+        {
             let failure = of(LAYER, &format!("Failed to {record} idempotency store - ({cause})"));
             assert_eq!((failure.class(), failure.detail()), (class, detail), "{record}: {cause}");
             assert!(!failure.is_in_doubt(), "{record}: {cause}");
