@@ -148,6 +148,10 @@ impl Connection {
         let handshake = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
+            // A firewall's broken cookie must not hide the headers that decide the class.
+            .ignore_invalid_headers_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true)
             .handshake(io);
         let (mut sender, connection) = handshake.await?;
         let tasks = Tasks::new(background);

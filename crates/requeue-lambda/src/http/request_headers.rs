@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use ::http::header::{
+    ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
+};
 use requeue::queue::{Attribute, AttributeValue};
 use requeue::{DeadLetterInfo, Evidence, Failure, FailureClass, Message};
 
@@ -24,6 +26,8 @@ const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 const PRODUCT: HeaderValue =
     HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
+/// The body of a response may have the class.
+const UNCOMPRESSED: HeaderValue = HeaderValue::from_static("identity");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
@@ -159,6 +163,7 @@ pub(super) fn assemble(
         headers.remove(name);
     }
     headers.entry(USER_AGENT).or_insert(PRODUCT);
+    headers.entry(ACCEPT_ENCODING).or_insert(UNCOMPRESSED);
     headers.insert(CONTENT_TYPE, content_type);
     if let Some(id) = id {
         headers.insert(IDEMPOTENCY_KEY, id.clone());

@@ -92,6 +92,12 @@ async fn a_challenge_of_a_firewall_is_no_success() {
         ("x-amzn-waf-action: challenge", Some("status 202: x-amzn-waf-action")),
         ("cf-mitigated: challenge", Some("status 202: cf-mitigated")),
         ("cf-mitigated: none", None),
+        ("Set-Cookie: a=dmo\u{1}OZ\r\ncf-mitigated: challenge", Some("status 202: cf-mitigated")),
+        (
+            "Set-Cookie: a=b;\r\n folded\r\ncf-mitigated: challenge",
+            Some("status 202: cf-mitigated"),
+        ),
+        ("X-A : b\r\ncf-mitigated : challenge", Some("status 202: cf-mitigated")),
     ] {
         let response = format!("HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n{header}\r\n\r\n");
         let target = InMemory::raw(move |mut stream| {
