@@ -1,10 +1,12 @@
 //! A deployed function, as the user names it: its configuration and its log.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use http::Request;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use requeue::aws::SdkConfig;
+use requeue::queue::MAX_RUN;
 use requeue_aws::{CallError, Service, call, call_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +46,15 @@ pub(crate) struct FunctionConfiguration {
     pub(crate) vpc_config: Option<VpcConfig>,
     pub(crate) tenancy_config: Option<Value>,
     pub(crate) durable_config: Option<Value>,
+}
+
+impl FunctionConfiguration {
+    /// How long a call takes at most. A durable function responds at the end of its execution.
+    pub(crate) fn longest_call(&self, default: u64) -> Duration {
+        let execution = self.durable_config.as_ref().and_then(|it| it["ExecutionTimeout"].as_u64());
+        let execution = Duration::from_secs(execution.unwrap_or_default()).min(MAX_RUN);
+        Duration::from_secs(self.timeout.unwrap_or(default)).max(execution)
+    }
 }
 
 /// Lambda shows the configuration of no VPC with an empty id.

@@ -115,12 +115,14 @@ impl InvokeError {
         };
         let known = |codes: &str| codes.split(' ').any(|known| Some(known) == code);
         let meaning = MEANINGS.iter().find(|(_, codes)| known(codes)).map(|(meaning, _)| *meaning);
-        let is_failed = code == Some("ResourceConflictException") && is_broken(message);
+        // An inactive function becomes active again. The message may also have the function's name.
+        let is_failed =
+            code == Some("ResourceConflictException") && message.contains("state: Failed");
         let is_invalid = code == Some("InvalidParameterValueException");
         let meaning = match () {
-            () if is_failed => Some(Fix(
-                "its state is Failed or Inactive; look at StateReason and deploy it again",
-            )),
+            () if is_failed => {
+                Some(Fix("its state is Failed; look at StateReason and deploy it again"))
+            }
             () if is_invalid => lacks_parameter(message).or(meaning),
             () => meaning.or_else(|| by_status(status)),
         };
@@ -149,21 +151,19 @@ fn by_status(status: u16) -> Option<Meaning> {
     }
 }
 
-/// A function that Lambda invokes only with further parameters. Source: Lambda developer guide,
-/// "Tenant isolation" and "Invoking durable functions".
+/// A function that Lambda does not invoke in this way. Source: Lambda developer guide, "Tenant
+/// isolation" and "Invoking durable functions".
 fn lacks_parameter(message: &str) -> Option<Meaning> {
     let message = message.to_lowercase();
-    let says = |words: [&str; 2]| words.iter().any(|word| message.contains(word));
-    if says(["tenant", "tenancy"]) {
+    let words = || message.split(|c: char| !c.is_alphanumeric() && !":-_".contains(c));
+    let says = |those: &[&str]| words().any(|word| those.contains(&word));
+    if says(&["tenant", "tenancy"]) {
         Some(Fix("Requeue names no tenant: choose a function without TenancyConfig"))
-    } else if says(["durable", "qualifie"]) {
+    } else if says(&["unqualified", "qualified", "qualifier"]) {
         Some(Fix("a durable function needs a version or an alias, as in NAME:live"))
+    } else if says(&["durable"]) {
+        Some(Fix("the ExecutionTimeout of a durable function must be 900 s at most"))
     } else {
         None
     }
-}
-
-/// Source: Lambda developer guide, "Lambda function states".
-fn is_broken(message: &str) -> bool {
-    ["Failed", "Inactive"].iter().any(|state| message.contains(state))
 }

@@ -106,7 +106,10 @@ impl LambdaFunction {
         let read = |answer: &HttpResponse| requeue_aws::json::<Value>(answer);
         let configuration = call(self.config().await, Service::Lambda, request, read).await.ok()?;
         let timeout = Duration::from_secs(configuration["Timeout"].as_u64()?);
-        (timeout <= MAX_RUN).then_some(timeout)
+        // The response comes at the end of an execution, which may have several invocations.
+        let execution = &configuration["DurableConfig"]["ExecutionTimeout"];
+        let execution = execution.as_u64().map(|secs| Duration::from_secs(secs).min(MAX_RUN));
+        (timeout <= MAX_RUN).then_some(timeout.max(execution.unwrap_or_default()))
     }
 
     async fn config(&self) -> &SdkConfig {

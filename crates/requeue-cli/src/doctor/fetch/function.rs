@@ -136,7 +136,7 @@ impl Clients {
         let properties = match configuration {
             Ok(found) => Ok(Some(TargetProperties {
                 state: found.state,
-                timeout: Duration::from_secs(found.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+                timeout: found.longest_call(DEFAULT_TIMEOUT),
                 isolates_tenants: found.tenancy_config.is_some(),
                 is_durable: found.durable_config.is_some(),
             })),

@@ -210,7 +210,7 @@ async fn a_throttle_names_its_time_and_a_conflict_its_state() {
         assert_eq!(error, throttled(expected));
     }
     for (state, expected) in
-        [("Pending", Kind::Throttled), ("Failed", Kind::Refused), ("Inactive", Kind::Refused)]
+        [("Pending", Kind::Throttled), ("Failed", Kind::Refused), ("Inactive", Kind::Throttled)]
     {
         let body = format!(
             r#"{{"Type":"User","Message":"The operation cannot be performed at this time. The function is currently in the following state: {state}"}}"#
@@ -233,7 +233,11 @@ async fn a_function_that_needs_further_parameters_names_them() {
             "You cannot invoke a durable function using an unqualified ARN.",
             "needs a version or an alias",
         ),
-        ("s3cret", "check REQUEUE_TARGET_FUNCTION"),
+        (
+            "You cannot synchronously invoke a durable function with an executionTimeout greater than 15 minutes.",
+            "900 s at most",
+        ),
+        ("s3cret: arn:aws:lambda:eu-west-1:1:function:tenant", "check REQUEUE_TARGET_FUNCTION"),
     ] {
         let body = format!(r#"{{"Type":"User","message":"{message}"}}"#);
         let body: &'static str = Box::leak(body.into_boxed_str());
@@ -328,6 +332,9 @@ async fn the_time_limit_of_a_call_is_the_functions_own_and_no_less() {
     let configuration: Answer =
         (200, &[], r#"{"FunctionName":"orders","Timeout":60,"State":"Active"}"#);
     let denied: Answer = (403, &[("x-amzn-ErrorType", "AccessDeniedException")], "{}");
+    let durable: Answer = (200, &[], r#"{"Timeout":3,"DurableConfig":{"ExecutionTimeout":100}}"#);
+    let endless: Answer =
+        (200, &[], r#"{"Timeout":3,"DurableConfig":{"ExecutionTimeout":31622400}}"#);
     let strange: Answer = (200, &[], r#"{"Timeout":100000}"#);
     for (answer, limit, expected) in [
         (configuration, LONGEST_CALL.as_secs(), 75),
@@ -337,6 +344,8 @@ async fn the_time_limit_of_a_call_is_the_functions_own_and_no_less() {
         (denied, 30, 915),
         (denied, 2_000, 915),
         (strange, 30, 915),
+        (durable, 30, 115),
+        (endless, 30, 915),
     ] {
         let server = Server::start(move |request: Request<Incoming>| async move {
             let path = "/2015-03-31/functions/orders/configuration?Qualifier=live";
