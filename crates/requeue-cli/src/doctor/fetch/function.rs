@@ -135,8 +135,8 @@ impl Clients {
         );
         let properties = match configuration {
             Ok(found) => Ok(Some(TargetProperties {
-                state: found.state,
                 timeout: found.longest_call(DEFAULT_TIMEOUT),
+                state: found.state,
                 isolates_tenants: found.tenancy_config.is_some(),
                 is_durable: found.durable_config.is_some(),
             })),
