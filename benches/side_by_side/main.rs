@@ -257,7 +257,7 @@ async fn invoked(table: &mut Table) {
         let lambda = lambda.await;
         let url = lambda.url();
         let environment = [
-            ("REQUEUE_TARGET_FUNCTION", "orders"),
+            ("REQUEUE_TARGET_FUNCTION", "charge"),
             ("AWS_ENDPOINT_URL_LAMBDA", url.as_str()),
             ("REQUEUE_CONCURRENCY", "10"),
             QUIET,

@@ -181,6 +181,8 @@ struct Reader {
     vars: Variables,
     /// `host:port` of Lambda's Runtime API; `None` elsewhere.
     runtime_api: Option<String>,
+    /// The name and the region of the function in Lambda.
+    own_name: Option<(String, Option<String>)>,
     proxy: Proxy,
     texts: Texts,
     /// Texts that the variables name and that were not fetched.
@@ -194,6 +196,7 @@ impl Reader {
         Self {
             vars,
             runtime_api: None,
+            own_name: None,
             proxy: Proxy::default(),
             texts: Texts::new(),
             wanted: BTreeSet::new(),
@@ -209,7 +212,8 @@ impl Reader {
         let either = |lower, upper| read(lower).or_else(|| read(upper)).unwrap_or_default();
         let proxy =
             Proxy::new(either("https_proxy", "HTTPS_PROXY"), either("no_proxy", "NO_PROXY"));
-        Self { runtime_api: read("AWS_LAMBDA_RUNTIME_API"), proxy, ..self }
+        let own_name = read("AWS_LAMBDA_FUNCTION_NAME").map(|name| (name, read("AWS_REGION")));
+        Self { runtime_api: read("AWS_LAMBDA_RUNTIME_API"), own_name, proxy, ..self }
     }
 
     fn into_config(mut self) -> Result<Config, InvalidConfig> {

@@ -61,9 +61,15 @@ impl Reader {
         if self.vars.get("TARGET_URL").is_some() {
             self.vars.problem(NAME, "is set beside REQUEUE_TARGET_URL; remove one of them");
         }
-        let function = text.trim().parse();
-        if let Err(error) = &function {
-            self.vars.problem(NAME, format_args!("is `{text}`: {error}"));
+        let function: Result<FunctionName, _> = text.trim().parse();
+        match (&function, &self.own_name) {
+            (Err(error), _) => self.vars.problem(NAME, format_args!("is `{text}`: {error}")),
+            (Ok(target), Some((name, region))) if target.is(name, region.as_deref()) => {
+                let problem =
+                    "is this function itself, which each message would invoke again and again";
+                self.vars.problem(NAME, problem);
+            }
+            _ => {}
         }
         function.ok()
     }

@@ -293,6 +293,28 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
 }
 
 #[test]
+fn a_function_is_no_target_of_its_own() {
+    const ARN: &str = "arn:aws:lambda:eu-west-1:123456789012:function:orders";
+    let itself = "REQUEUE_TARGET_FUNCTION is this function itself, which each message would invoke again and again";
+    for (target, is_itself) in [
+        ("orders", true),
+        ("orders:live", true),
+        ("123456789012:function:orders", true),
+        (ARN, true),
+        (&format!("{ARN}:live"), true),
+        (&ARN.replace("west", "north"), false),
+        ("charge", false),
+        ("orders-2", false),
+    ] {
+        let vars = [(format!("{PREFIX}TARGET_FUNCTION"), target.to_owned())];
+        let own_name = Some(("orders".to_owned(), Some("eu-west-1".to_owned())));
+        let read = Reader { own_name, ..Reader::new(Variables::new(vars)) }.into_config();
+        let expected = is_itself.then(|| refused(&[itself]));
+        assert_eq!(read.map_err(|error| error.to_string()).err(), expected, "{target}");
+    }
+}
+
+#[test]
 fn a_proxy_is_refused_where_the_target_needs_it() {
     let target = TargetUrl::parse("https://example.com/").expect("it is valid");
     let told =

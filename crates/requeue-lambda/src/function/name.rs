@@ -21,6 +21,12 @@ pub struct FunctionName {
 }
 
 impl FunctionName {
+    /// Whether it may name this function. It may also be one of another account.
+    pub(crate) fn is(&self, name: &str, region: Option<&str>) -> bool {
+        let own = self.function.rsplit(':').next();
+        own == Some(name) && (self.region.is_none() || self.region.as_deref() == region)
+    }
+
     pub(super) fn path(&self, resource: &str) -> String {
         let function = self.function.replace(':', "%3A");
         let qualifier = self.qualifier.as_deref().map(|qualifier| qualifier.replace('$', "%24"));

@@ -34,7 +34,7 @@ async fn requeue_lambda(stage: &Stage, api: &str) -> Function {
     stage
         .requeue_lambda(&[
             ("REQUEUE_TARGET_URL", ""),
-            ("REQUEUE_TARGET_FUNCTION", "orders:live"),
+            ("REQUEUE_TARGET_FUNCTION", "charge:live"),
             (
                 "REQUEUE_POLICY",
                 r#"{"errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#,
@@ -98,7 +98,7 @@ async fn a_refused_invocation_is_our_trouble_and_uses_no_retry() {
     }
     let output = function.stop().await;
     assert_eq!(output.matches("the messages of the target function are deferred").count(), 1);
-    assert!(output.contains("orders:live: the role needs lambda:InvokeFunction"), "{output}");
+    assert!(output.contains("charge:live: the role needs lambda:InvokeFunction"), "{output}");
     assert!(!output.contains(CANARY), "{output}");
 }
 
