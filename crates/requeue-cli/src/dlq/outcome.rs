@@ -1,12 +1,14 @@
-//! The outcome of each message that a command tried to redrive or to delete, and of the whole job.
+//! The outcome of each message that a command tried to send or to delete, and of the whole job.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Display;
 
-use requeue::queue::{CallErrorKind, EntryError};
+use requeue::queue::{CallError, CallErrorKind, EntryError};
+use serde::Serialize;
 
 use super::letter::Letter;
 use super::queue::DeadLetters;
+use super::sender::MAY_EXIST;
 use crate::Error;
 use crate::table::messages;
 
@@ -28,6 +30,11 @@ pub(crate) struct Outcomes {
     pub(crate) error: Option<Error>,
 }
 
+/// The messages that were not sent, by the code of SQS or of this command.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+pub(super) struct Failures(pub(super) BTreeMap<String, u64>);
+
 pub(crate) struct JobEnd {
     pub(crate) lines: Vec<String>,
     pub(crate) is_complete: bool,
@@ -38,6 +45,36 @@ pub(crate) struct JobEnd {
 pub(super) fn counted<W: Display>(rows: impl IntoIterator<Item = (u64, W)>) -> Vec<String> {
     let rows = rows.into_iter().filter(|(count, _)| *count > 0);
     rows.map(|(count, words)| format!("{} {words}", messages(count))).collect()
+}
+
+impl Failures {
+    pub(super) fn add(&mut self, code: &str) {
+        *self.0.entry(code.to_owned()).or_default() += 1;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Of these: SQS may have stored them.
+    pub(super) fn in_doubt(&self) -> u64 {
+        self.0.iter().filter(|(code, _)| code.ends_with(MAY_EXIST)).map(|(_, count)| count).sum()
+    }
+
+    /// The codes with which SQS refuses the same message again.
+    pub(super) fn lasting(&self) -> Vec<&str> {
+        let is_lasting =
+            |code: &&str| CallError::responded(400, code).kind == CallErrorKind::Malformed;
+        self.0.keys().map(String::as_str).filter(is_lasting).collect()
+    }
+
+    /// A line for each code; `in_doubt` is about messages that SQS may have stored.
+    pub(super) fn lines(&self, failed: &str, in_doubt: &str) -> impl Iterator<Item = String> {
+        self.0.iter().map(move |(code, count)| match code.strip_suffix(MAY_EXIST) {
+            Some(code) => format!("{} {in_doubt}: {code}", messages(*count)),
+            None => format!("{} {failed}: {code}", messages(*count)),
+        })
+    }
 }
 
 impl Outcome {

@@ -134,6 +134,34 @@ async fn a_second_run_sends_only_what_the_first_did_not() {
 }
 
 #[tokio::test]
+async fn a_failure_has_its_code_and_only_one_that_can_pass_is_repeated() {
+    let again = "has each message that was sent; run the same command again to send the others";
+    for (code, advice) in [
+        (
+            "InvalidParameterValue",
+            "correct the lines that it has with InvalidParameterValue, since SQS refuses them again \
+             as they are; then run the same command again",
+        ),
+        ("InternalError", again),
+    ] {
+        let world = World::filled("annotate").await;
+        let file = exported(&world, &format!("import-{code}.jsonl")).await;
+        world.sqs.set_faults(move |call| {
+            let refused = EntryOutcome::Refused { code: code.to_owned(), sender_fault: true };
+            let faults = vec![EntryFault::new(0, refused)];
+            if call.operation == SEND { Fault::Entries(faults) } else { Fault::None }
+        });
+        let run = import(&world, &file, &["--yes"]).await;
+        let told = format!("4 messages sent to orders\n1 message not sent: {code}\n");
+        assert_eq!((run.status, &run.stdout), (1, &told), "{run:?}");
+        assert!(run.stderr.contains(advice), "{run:?}");
+        let run = import(&world, &file, &["--yes", "--json"]).await;
+        let result: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(json!([1, { code: 1 }]), json!([result["failed"], result["failedByCode"]]));
+    }
+}
+
+#[tokio::test]
 async fn a_message_that_stands_twice_in_the_file_is_sent_once_and_told() {
     for name in ["orders", "orders.fifo"] {
         let mode = if name == "orders" { "annotate" } else { "direct" };
@@ -242,7 +270,7 @@ async fn what_sqs_may_have_stored_is_told_apart_from_what_was_not_sent() {
     );
     let run = import(&world, &file, &["--yes"]).await;
     assert_eq!((run.status, world.counts()), (1, (0, 5)), "{run:?}");
-    let told = "5 messages without a confirmation: SQS may have stored them\n";
+    let told = "5 messages without a confirmation, so SQS may have stored them: ConnectionLost\n";
     assert_eq!(run.stdout, format!("0 messages sent to orders\n{told}"));
     let advice = "those without a confirmation too: look for them in orders first, by the \
                   originalMessageId of their lines, or they may be there twice";
@@ -329,6 +357,12 @@ async fn a_plan_shows_nothing_that_the_author_of_the_file_chose() {
     );
 }
 
+const S3CRET: &str = r#"{"DataType":"String","StringValue":"s3cret"}"#;
+
+fn with_attributes(attributes: &str) -> String {
+    format!(r#"{{"messageId":"m","body":"b","messageAttributes":{{{attributes}}}}}"#) + "\n"
+}
+
 #[tokio::test]
 async fn a_mistake_is_found_before_the_first_message_is_sent() {
     let world = World::filled("annotate").await;
@@ -340,6 +374,28 @@ async fn a_mistake_is_found_before_the_first_message_is_sent() {
         (
             "{\"messageId\":\"m\",\"body\":\"b\",\"messageAttributes\":{\"a\":{\"DataType\":\"String\"}}}\n",
             "has a message attribute without a value",
+        ),
+        (
+            &with_attributes(
+                &(0..11).map(|n| format!(r#""a{n}":{S3CRET}"#)).collect::<Vec<_>>().join(","),
+            ),
+            "has 11 messageAttributes, and SQS accepts 10; remove some; correct this line",
+        ),
+        (
+            &with_attributes(&format!(r#""a":{S3CRET},"b":{}"#, S3CRET.replace("s3cret", ""))),
+            "has an empty value of the message attribute b, which SQS refuses",
+        ),
+        (
+            &with_attributes(r#""a":{"DataType":"Binary","BinaryValue":""}"#),
+            "has an empty value of the message attribute a, which SQS refuses",
+        ),
+        (
+            &with_attributes(&format!(r#""a\n":{}"#, S3CRET.replace("s3", r"s3\uffff"))),
+            "has U+FFFF in the value of the message attribute a\u{FFFD}, which SQS",
+        ),
+        (
+            "{\"messageId\":\"m\",\"body\":\"s3cret\\u0001\"}\n",
+            "has U+0001 in the body, which SQS refuses; encode or remove it",
         ),
         ("{\"messageId\":\"$(id)\",\"body\":\"b\"}\n", "has a messageId that SQS cannot have"),
         ("{\"messageId\":\"\",\"body\":\"b\"}\n", "has a messageId that SQS cannot have"),

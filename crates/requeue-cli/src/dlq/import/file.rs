@@ -9,7 +9,7 @@ use std::path::{self, Path, PathBuf};
 
 use requeue::FailureClass;
 use requeue::printable;
-use requeue::queue::{Arn, Attribute, MAX_BATCH_BYTES, Outgoing, QueueArn};
+use requeue::queue::{Arn, Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, QueueArn};
 use serde::Deserialize;
 
 use super::report::Report;
@@ -21,6 +21,8 @@ use crate::dlq::sender::Sendable;
 const MAX_ID: usize = 100;
 /// The longest ARN of a queue: that of a name of 80 characters in the longest partition and region.
 const MAX_ARN: usize = 160;
+/// Source: SQS developer guide, "Amazon SQS message metadata".
+const MAX_ATTRIBUTES: usize = 10;
 const MAX_SHOWN: usize = 10;
 /// The longest line: JSON escapes a byte by six at most, and attributes take the rest.
 const MAX_LINE: u64 = 8 * MAX_BATCH_BYTES as u64;
@@ -283,13 +285,30 @@ impl Line {
             attributes: attributes.ok_or("has a message attribute without a value")?,
             body: line.body,
         };
-        if line.body.is_empty() {
-            return Err("has an empty body, which SQS refuses".to_owned());
-        }
+        line.accepted()?;
         if line.size() > MAX_BATCH_BYTES {
             return Err(format!("is larger than the {MAX_BATCH_BYTES} bytes that SQS accepts"));
         }
         Ok(line)
+    }
+
+    /// The rules of SQS for the values of a message.
+    fn accepted(&self) -> Result<(), String> {
+        let count = self.attributes.len();
+        if count > MAX_ATTRIBUTES {
+            return Err(format!(
+                "has {count} messageAttributes, and SQS accepts {MAX_ATTRIBUTES}; remove some"
+            ));
+        }
+        accepted_text("body", &self.body)?;
+        self.attributes.iter().try_for_each(|(name, attribute)| {
+            let name = printable::start_of_line(name, MAX_ID);
+            let field = format!("value of the message attribute {name}");
+            match &attribute.value {
+                AttributeValue::Binary(bytes) if !bytes.is_empty() => Ok(()),
+                _ => accepted_text(&field, attribute.as_text().unwrap_or_default()),
+            }
+        })
     }
 
     /// The group in a FIFO queue. A message without one is alone in its group.
@@ -312,6 +331,20 @@ impl Sendable for Line {
             outgoing.group_id = self.group_id.as_deref();
         }
         outgoing
+    }
+}
+
+/// Source: SQS API reference, `SendMessage`, on the characters of XML.
+fn accepted_text(field: &str, text: &str) -> Result<(), String> {
+    let is_refused =
+        |c: &char| matches!(c, '\u{FFFE}' | '\u{FFFF}') || *c < ' ' && !"\t\n\r".contains(*c);
+    match text.chars().find(is_refused) {
+        Some(c) => {
+            let code = u32::from(c);
+            Err(format!("has U+{code:04X} in the {field}, which SQS refuses; encode or remove it"))
+        }
+        None if text.is_empty() => Err(format!("has an empty {field}, which SQS refuses")),
+        None => Ok(()),
     }
 }
 

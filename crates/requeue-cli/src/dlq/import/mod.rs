@@ -17,9 +17,9 @@ use file::{ImportFile, Line, Summary};
 use report::Report;
 
 use super::list::by_class;
-use super::outcome::counted;
+use super::outcome::{Failures, counted};
 use super::queue::{agreed, named, progress, require_terminal};
-use super::sender::{BEHIND, ConfirmedSender, MAY_EXIST, add};
+use super::sender::{BEHIND, ConfirmedSender, add};
 use super::sqs::Sqs;
 use crate::progress::CommandProgress;
 use crate::queue_argument::{QueueName, RegionArgument};
@@ -64,9 +64,7 @@ struct Importer<'a> {
 #[derive(Default)]
 struct Counts {
     sent: u64,
-    failed: u64,
-    /// Of those that failed: SQS may have stored them.
-    in_doubt: u64,
+    failed: Failures,
 }
 
 const REPEATED: &str = "left out, since an earlier line has the same message";
@@ -122,7 +120,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let told = tell(arguments, &to, &summary, counts);
     let has_all = counts.sent == summary.left;
     if !has_all && !importer.report.is_short {
-        let next = if counts.in_doubt == 0 {
+        let mut next = if counts.failed.in_doubt() == 0 {
             "run the same command again to send the others".to_owned()
         } else {
             format!(
@@ -131,6 +129,13 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 to.name()
             )
         };
+        let lasting = counts.failed.lasting().join(" or ");
+        if !lasting.is_empty() {
+            next = format!(
+                "correct the lines that it has with {lasting}, since SQS refuses them again as they \
+                 are; then {next}"
+            );
+        }
         let report = file.report.display();
         output::remark(&format!("the report {report} has each message that was sent; {next}"));
     }
@@ -195,10 +200,7 @@ impl Importer<'_> {
     fn note(&mut self, line: &Line, sent: &Result<(), String>) -> Result<(), Error> {
         match sent {
             Ok(()) => self.counts.sent += 1,
-            Err(code) => {
-                self.counts.failed += 1;
-                self.counts.in_doubt += u64::from(code.ends_with(MAY_EXIST));
-            }
+            Err(code) => self.counts.failed.add(code),
         }
         self.report.add(line.number, &line.message_id, sent)
     }
@@ -208,7 +210,7 @@ fn tell(
     arguments: &Arguments,
     to: &QueueArn,
     summary: &Summary,
-    Counts { sent, failed, in_doubt }: &Counts,
+    Counts { sent, failed }: &Counts,
 ) -> Result<(), Error> {
     let json = arguments.json.then(|| {
         json!({
@@ -218,8 +220,9 @@ fn tell(
             "sentBefore": summary.sent_before,
             "repeated": summary.repeated,
             "sent": sent,
-            "failed": failed,
-            "inDoubt": in_doubt,
+            "failed": failed.count(),
+            "failedByCode": failed,
+            "inDoubt": failed.in_doubt(),
             "inDoubtBefore": summary.in_doubt,
             "left": summary.left.saturating_sub(*sent),
             "byClass": summary.classes,
@@ -234,16 +237,16 @@ fn tell(
         }
         _ => format!("{} sent to {name}\n", messages(*sent)),
     };
-    let waiting = if arguments.dry_run { 0 } else { summary.left.saturating_sub(sent + failed) };
+    let waiting =
+        if arguments.dry_run { 0 } else { summary.left.saturating_sub(sent + failed.count()) };
     let doubt = "of these without a confirmation in an earlier run: SQS may have stored them then";
     let counts = counted([
         (summary.sent_before, "sent before, by the report"),
         (summary.in_doubt, doubt),
         (summary.repeated, REPEATED),
-        (failed.saturating_sub(*in_doubt), "not sent"),
-        (*in_doubt, "without a confirmation: SQS may have stored them"),
         (waiting, "left, not sent yet"),
     ]);
-    text.extend(counts.into_iter().map(|line| line + "\n"));
+    let failed = failed.lines("not sent", "without a confirmation, so SQS may have stored them");
+    text.extend(counts.into_iter().chain(failed).map(|line| line + "\n"));
     output::result(&text, json.as_ref())
 }

@@ -240,7 +240,7 @@ impl<'a> Copier<'a> {
 
     fn fail(&mut self, letter: &Letter, code: &str) {
         let may_exist = code.ends_with(MAY_EXIST);
-        *self.result.failed.entry(code.to_owned()).or_default() += 1;
+        self.result.failed.add(code);
         if may_exist {
             // A copy has another id of its own.
             let dead = letter.read();
@@ -332,7 +332,7 @@ impl<'a> Copier<'a> {
             self.progress.done(self.looked_at);
             self.progress.detail(format!("{} copied", thousands(copied)));
         }
-        self.progress.failed(self.result.failed.values().sum());
+        self.progress.failed(self.result.failed.count());
     }
 }
 

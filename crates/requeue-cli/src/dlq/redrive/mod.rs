@@ -303,7 +303,7 @@ pub(crate) async fn redrive(
     let text = result.text(dead_letters.name(), arguments);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if left > 0 {
-        let are_told = result.left.count() > 0 || !result.failed.is_empty();
+        let are_told = result.left.count() > 0 || result.failed.count() > 0;
         let above = if are_told { ", those above included" } else { "" };
         lines.push(format!("{} of the chosen ones not copied{above}", messages(left)));
     }

@@ -6,10 +6,9 @@ use serde::Serialize;
 
 use super::Arguments;
 use super::route::LeftBehind;
-use crate::dlq::outcome::Outcomes;
+use crate::dlq::outcome::{Failures, Outcomes};
 use crate::dlq::queue::DeadLetters;
 use crate::dlq::scan::Unseen;
-use crate::dlq::sender::MAY_EXIST;
 use crate::table::{messages, thousands};
 use crate::{Error, output};
 
@@ -32,8 +31,7 @@ pub(super) struct RedriveResult {
     /// Messages of other queues than their destination, by their sources.
     #[serde(flatten)]
     pub(super) left: LeftBehind,
-    /// Messages that were not copied, by the code of SQS or of this command.
-    pub(super) failed: BTreeMap<String, u64>,
+    pub(super) failed: Failures,
     /// With the approximate number that the limit left unseen.
     pub(super) not_chosen: u64,
     #[serde(skip)]
@@ -67,7 +65,7 @@ impl RedriveResult {
 
     /// The chosen messages that were copied or failed.
     pub(super) fn taken(&self) -> u64 {
-        self.copied() + self.failed.values().sum::<u64>()
+        self.copied() + self.failed.count()
     }
 
     pub(super) fn has_chosen_any(&self) -> bool {
@@ -76,7 +74,7 @@ impl RedriveResult {
 
     /// Whether each chosen message left this queue.
     pub(super) fn is_done(&self) -> bool {
-        let nothing_stays = self.failed.is_empty() && self.not_deleted.is_empty();
+        let nothing_stays = self.failed.count() == 0 && self.not_deleted.is_empty();
         nothing_stays && self.left.count() == 0 && self.is_complete
     }
 
@@ -134,15 +132,8 @@ impl RedriveResult {
         if !self.unseen.is_empty() {
             line(format!("about {} not reached, and still here", messages(self.unseen.count())));
         }
-        for (code, count) in &self.failed {
-            let (count, unconfirmed) = (messages(*count), code.strip_suffix(MAY_EXIST));
-            line(match unconfirmed {
-                Some(code) => {
-                    format!("{count} still here, without a confirmed copy, which may exist: {code}")
-                }
-                None => format!("{count} not copied, and still here: {code}"),
-            });
-        }
+        let in_doubt = "still here, without a confirmed copy, which may exist";
+        self.failed.lines("not copied, and still here", in_doubt).for_each(&mut line);
         if !self.in_doubt.is_empty() {
             let count = messages(self.in_doubt.len());
             line(format!(

@@ -128,7 +128,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
 
     // The first message alone, and messages whose own request got a late response.
     assert_eq!(redrive.copied, BTreeMap::from([("orders".to_owned(), 11)]));
-    assert_eq!(redrive.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
+    assert_eq!(redrive.failed.0, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
     assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
 }
 
@@ -178,7 +178,7 @@ async fn a_message_without_a_source_stays_if_it_may_belong_to_several_queues() {
         copy_all(&route, &stop, &progress, &mut redrive).await.expect("no error");
         let stays = u64::from(reason.is_some());
         assert_eq!(redrive.copied["orders"], 2 - stays, "{options:?}");
-        let failed: Vec<_> = redrive.failed.into_iter().collect();
+        let failed: Vec<_> = redrive.failed.0.into_iter().collect();
         assert!(failed.iter().map(|(_, count)| count).sum::<u64>() == stays, "{failed:?}");
         assert!(failed.iter().all(|(why, _)| why.starts_with(reason.unwrap_or(""))), "{failed:?}");
     }
