@@ -124,7 +124,7 @@ struct GenerateArguments {
 fn main() -> ExitCode {
     let (arguments, matches) = match parse() {
         Ok(parsed) => parsed,
-        Err(usage) => return output::usage(&usage, examples::first(&examples::words_given())),
+        Err(usage) => return output::usage(usage, examples::first(&examples::words_given())),
     };
     if let Err(error) = sdk::enter(&matches) {
         return output::failed(error.as_ref());

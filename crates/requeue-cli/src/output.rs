@@ -194,7 +194,15 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
 }
 
 /// Prints help, version, or the error in the arguments, with an example if one is missing.
-pub(crate) fn usage(usage: &clap::Error, example: Option<&str>) -> ExitCode {
+pub(crate) fn usage(mut usage: clap::Error, example: Option<&str>) -> ExitCode {
+    for kind in [ContextKind::InvalidArg, ContextKind::InvalidValue] {
+        if let Some(ContextValue::String(url)) = usage.get(kind)
+            && url.contains("://")
+        {
+            let shown = printable::url(url);
+            usage.insert(kind, ContextValue::String(shown));
+        }
+    }
     let printed = usage.print().and_then(|()| io::stdout().flush());
     let argument = |kind| match usage.get(kind) {
         Some(ContextValue::String(argument)) => argument.as_str(),

@@ -63,7 +63,11 @@ impl RegionArgument {
 
 #[derive(Clone, Debug)]
 pub(crate) enum QueueName {
-    Url { text: String, url: QueueUrl },
+    /// The text has no user and no password.
+    Url {
+        text: String,
+        url: QueueUrl,
+    },
     Arn(QueueArn),
     Name(String),
 }
@@ -75,7 +79,7 @@ impl FromStr for QueueName {
         const FORMS: &str = "name a queue as orders, by its URL or by its ARN";
         if text.contains("://") {
             let url = text.parse().map_err(|error| format!("it is {error}; {FORMS}"))?;
-            return Ok(Self::Url { text: text.to_owned(), url });
+            return Ok(Self::Url { text: printable::url(text), url });
         }
         if text.starts_with("arn:") {
             let arn = text.parse().map_err(|error| format!("it is {error}; {FORMS}"))?;
@@ -163,6 +167,7 @@ async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue
     })?;
     let url = asked.queue_url().unwrap_or_default();
     let url: QueueUrl = url.parse().map_err(|error| {
+        let url = printable::url(url);
         format!("{endpoint} says that the URL of {name} is {url}: it is {error}")
     })?;
     Ok(FoundQueue { arn: url.arn("aws", region), endpoint, note: None })
@@ -375,6 +380,9 @@ mod tests {
             let read = read.map_or_else(|error| error, |name| format!("{name:?}"));
             assert!(read.starts_with(expected), "{text}: {read}");
         }
+        let secret = "https://user:s3cret@sqs.eu-west-1.amazonaws.com/123456789012/orders";
+        let name = secret.parse::<QueueName>().expect("a URL");
+        assert!(!format!("{name} {name:?}").contains("s3cret"), "{name:?}");
         let long = "x".repeat(MAX_QUEUE_NAME);
         assert!(long.parse::<QueueName>().is_ok() && (long + "x").parse::<QueueName>().is_err());
     }

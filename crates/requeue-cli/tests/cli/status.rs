@@ -51,6 +51,27 @@ fn keys(sqs: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
+#[test]
+fn no_output_has_the_password_of_a_queues_url() {
+    let keys = keys("http://127.0.0.1:9");
+    let keys: Vec<_> = keys.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let queue = "https://user:s3cret@sqs.us-east-1.amazonaws.com/000000000000/orders";
+    let target = ["--target-url", "http://127.0.0.1:9"];
+    for (arguments, shown) in [
+        (&["status", "--queue", queue][..], "--queue names https://sqs.us-east-1.amazonaws.com, "),
+        (&["work", queue, target[0], target[1]], "names https://sqs.us-east-1.amazonaws.com, "),
+        (&["work", "https://user:s3cret@localhost"], "invalid value 'https://localhost' for"),
+        (
+            &["work", queue, queue],
+            "argument 'https://sqs.us-east-1.amazonaws.com/000000000000/orders'",
+        ),
+    ] {
+        let run = requeue_with(&keys, arguments);
+        let said = run.stdout + &run.stderr;
+        assert!(said.contains(shown) && !said.contains("s3cret"), "{arguments:?}: {said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_queue_tells_its_depth_and_no_message_is_received() {
     let sqs = queues().await;
