@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use requeue::{Clock, DeadLetter, Deferral, LogLines, Outcome, ScopePause};
+use requeue::{Clock, DeadLetter, Deferral, Disposition, LogLines, Outcome, ScopePause};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -156,7 +156,10 @@ impl Observer {
         }
         let Some(code) = line.code.as_deref() else { return true };
         let id = line.original_message_id.as_deref().or(line.message_id.as_deref());
-        self.sqs().not_settled(Some(code), id, 1);
+        match outcome.disposition {
+            Disposition::DeadLetter(_) => self.sqs().not_dead_lettered(code, id),
+            _ => self.sqs().not_settled(Some(code), id, 1),
+        }
         self.0.has_log
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct Unsettled {
     pub(crate) code: String,
     pub(crate) messages: u64,
     pub(crate) last_id: Option<String>,
+    /// Whether they are dead letters: SQS counts each receive, so that its redrive policy moves them.
+    pub(crate) are_dead: bool,
     last: Instant,
 }
 
@@ -146,6 +148,15 @@ impl Sqs {
 
     /// Notes messages that were not settled. Without a code, they were not deleted.
     pub(crate) fn not_settled(&self, code: Option<&str>, id: Option<&str>, messages: u64) {
+        self.stays(code, id, messages, false);
+    }
+
+    /// Notes a dead letter that was not sent. Unlike another original, it is not hidden.
+    pub(crate) fn not_dead_lettered(&self, code: &str, id: Option<&str>) {
+        self.stays(Some(code), id, 1, true);
+    }
+
+    fn stays(&self, code: Option<&str>, id: Option<&str>, messages: u64, are_dead: bool) {
         let mut state = self.state.lock();
         let is_cause = |request: &&FailedRequest| {
             code.map_or(request.action == DELETE, |code| code == request.code.as_str())
@@ -155,7 +166,8 @@ impl Sqs {
         let queue = request.map(|request| request.queue.clone()).unwrap_or_default();
         let code = code.or(request.map(|request| request.code.as_str()));
         let code = code.unwrap_or("no confirmation").to_owned();
-        let is_same = |one: &Unsettled| (one.action, &one.code) == (action, &code);
+        let is_same =
+            |one: &Unsettled| (one.action, &one.code, one.are_dead) == (action, &code, are_dead);
         state.unsettled.retain(Unsettled::is_told);
         let before = state.unsettled.iter().position(is_same);
         let before = before.map_or(0, |at| state.unsettled.remove(at).messages);
@@ -164,7 +176,7 @@ impl Sqs {
         if state.unsettled.len() >= MAX_UNSETTLED {
             state.unsettled.remove(0);
         }
-        state.unsettled.push(Unsettled { action, queue, code, messages, last_id, last });
+        state.unsettled.push(Unsettled { action, queue, code, messages, last_id, are_dead, last });
     }
 
     /// Requests for this action work. A missing permission is shown until then, and so are refused

@@ -69,7 +69,7 @@ pub(super) fn of_silence(silence: Silence, endpoint: Option<&str>) -> String {
 }
 
 pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
-    let Unsettled { action, queue, code, messages, last_id, .. } = unsettled;
+    let Unsettled { action, queue, code, messages, last_id, are_dead, .. } = unsettled;
     let count = format!("×{}", thousands(*messages));
     if code == TOO_LONG {
         let last = last_id.as_ref().map(|id| format!(", last in {id}")).unwrap_or_default();
@@ -77,16 +77,20 @@ pub(super) fn of_unsettled(unsettled: &Unsettled) -> String {
             "no room for the retry fields {count}{last}; left to SQS and its redrive policy"
         );
     }
+    let unsent = if *are_dead {
+        "delivered again after the visibility timeout"
+    } else {
+        "delivered again in 5 min or more"
+    };
     if code == NOT_SENT {
         return format!(
-            "copies not sent {count}: sends wait up to 30 s after one without a response; \
-             delivered again in 5 min or more"
+            "copies not sent {count}: sends wait up to 30 s after one without a response; {unsent}"
         );
     }
     // Without a response, the request may have taken effect.
     let again = match *action {
         Some("sqs:ChangeMessageVisibility") => "delivered again while their handlers run",
-        Some("sqs:SendMessage") => "delivered again in 5 min or more",
+        Some("sqs:SendMessage") => unsent,
         Some("sqs:DeleteMessage") if is_denied(code) => {
             "done, but dead letters after maxReceiveCount receives"
         }
@@ -318,6 +322,23 @@ mod tests {
             ),
         ] {
             assert_eq!(line, said);
+        }
+    }
+
+    #[test]
+    fn a_copy_is_hidden_if_sqs_refuses_it_and_a_dead_letter_is_not() {
+        let sqs = Sqs::default();
+        sqs.refused("sqs:SendMessage", "orders", "KMS.DisabledException");
+        for (code, said) in [
+            ("KMS.DisabledException", "SQS: sqs:SendMessage on orders: KMS.DisabledException ×1; "),
+            (NOT_SENT, "copies not sent ×1: sends wait up to 30 s after one without a response; "),
+        ] {
+            sqs.not_settled(Some(code), None, 1);
+            sqs.not_dead_lettered(code, None);
+            let lines = sqs.unsettled().into_iter().rev().take(2).map(|one| of_unsettled(&one));
+            let again = ["after the visibility timeout", "in 5 min or more"];
+            let expected = again.map(|again| format!("{said}delivered again {again}"));
+            assert_eq!(lines.collect::<Vec<_>>(), expected);
         }
     }
 
