@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use requeue::policy::RetryPolicy;
+use requeue::policy::{RetryPolicy, WhenUnavailable};
 use requeue::queue::QueueArn;
 use requeue::table::{Key, TableError};
 use requeue::{DeadLetterMode, Mode, Settings, Variables, printable};
@@ -127,11 +127,19 @@ pub(super) async fn lacks_table(settings: &Settings) -> Option<String> {
     };
     let name = environment::value("REQUEUE_TABLE").unwrap_or_default();
     let code = printable::line(&code);
+    let duplicates = without_table(&settings.policy);
     Some(format!(
         "the table {name} of REQUEUE_TABLE cannot be read ({code}): until it can, this worker keeps \
-         limits, pauses and circuits for itself, and messages of `idempotency` may wait; create the \
-         table, or correct REQUEUE_TABLE, the region, or the permission dynamodb:GetItem"
+         limits, pauses and circuits for itself{duplicates}; create the table, or correct REQUEUE_TABLE, the region, or the permission dynamodb:GetItem"
     ))
+}
+
+fn without_table(policy: &RetryPolicy) -> &'static str {
+    match policy.idempotency.as_ref().map(|idempotency| idempotency.when_unavailable) {
+        None => "",
+        Some(WhenUnavailable::Defer) => ", and defers messages of `idempotency`",
+        Some(_) => ", and calls the target for duplicates too, by `idempotency.whenUnavailable`",
+    }
 }
 
 fn secs(time: Duration) -> String {
@@ -197,6 +205,19 @@ mod tests {
             ),
         ] {
             assert_eq!(policy_line(&document.parse().expect("a policy")), line);
+        }
+    }
+
+    #[test]
+    fn without_its_table_a_worker_defers_or_calls_as_the_policy_says() {
+        for (document, said) in [
+            ("{}", ""),
+            (r#"{"idempotency": {}}"#, "calls the target for duplicates"),
+            (r#"{"idempotency": {"whenUnavailable": "call"}}"#, "calls the target for duplicates"),
+            (r#"{"idempotency": {"whenUnavailable": "defer"}}"#, "and defers messages"),
+        ] {
+            let told = without_table(&document.parse().expect("a policy"));
+            assert!(told.contains(said) && told.is_empty() == said.is_empty(), "{told}");
         }
     }
 
