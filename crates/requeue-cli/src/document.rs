@@ -6,10 +6,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
-use requeue::queue::Arn;
+use requeue::queue::{Arn, MAX_DELAY};
 use requeue::{FailureClass, InvalidPolicy, QueueConfig, QueueSettings, Settings, Variables};
 
 use crate::table::counted;
@@ -183,6 +184,24 @@ fn stored(arn: &str) -> Option<String> {
 /// The classes that are retried, in the order of the policy.
 pub(crate) const RETRIED_CLASSES: [FailureClass; 3] =
     [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+
+/// The longest time that a class allows from the first receive to the last retry.
+pub(crate) fn age_budget(policy: &RetryPolicy) -> Duration {
+    let classes = RETRIED_CLASSES.into_iter().filter_map(|class| policy.class(class));
+    classes.map(|class| class.total_timeout).max().unwrap_or_default()
+}
+
+/// Whether SQS deletes messages of a queue with this retention while they wait. The retention of each
+/// copy starts again. So a queue whose retention exceeds every single wait loses a message only in a
+/// backlog.
+pub(crate) fn loses_waiting(
+    retention: Duration,
+    policy: &RetryPolicy,
+    waits_in_place: bool,
+) -> bool {
+    let longest = if waits_in_place { age_budget(policy) + MAX_DELAY } else { MAX_DELAY };
+    retention <= longest
+}
 
 /// The retries that a class allows: its own limit or that of the policy, whichever is lower.
 pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {

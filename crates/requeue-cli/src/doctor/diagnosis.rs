@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::facts::{
     Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Unread,
 };
-use crate::document::{RETRIED_CLASSES, max_retries};
+use crate::document::{RETRIED_CLASSES, age_budget, max_retries};
 use crate::endpoints::Endpoints;
 use crate::failed_call::Cause;
 
@@ -256,11 +256,8 @@ impl<'d> Context<'d> {
         Ok(self.source()?.arn.is_fifo() || self.config()?.strategy == Strategy::Visibility)
     }
 
-    /// The longest time that a class allows from the first receive to the last retry.
     pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
-        let policy = self.policy()?;
-        let classes = RETRIED_CLASSES.into_iter().filter_map(|class| policy.class(class));
-        Ok(classes.map(|class| class.total_timeout).max().unwrap_or_default())
+        self.policy().map(age_budget)
     }
 
     pub(crate) fn max_retries(&self) -> Result<u32, Skip> {

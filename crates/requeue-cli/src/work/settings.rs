@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::QueueAttributeName;
 use clap::builder::PossibleValuesParser;
 use requeue::policy::{RetryPolicy, WhenUnavailable};
 use requeue::queue::QueueArn;
 use requeue::table::{Key, TableError};
-use requeue::{DeadLetterMode, Mode, Settings, Variables, printable};
+use requeue::{DeadLetterMode, Mode, Settings, Strategy, Variables, printable};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::timeout;
 
 use super::view::View;
-use crate::document::{RETRIED_CLASSES, places_for_tenants, retries};
+use crate::document::{RETRIED_CLASSES, loses_waiting, places_for_tenants, retries};
 use crate::duration_argument::within;
-use crate::table::{counted, thousands};
+use crate::table::{counted, span, thousands};
 use crate::{environment, output};
 
 const ANSWER: Duration = Duration::from_secs(5);
@@ -113,6 +115,27 @@ fn too_few(settings: &Settings, files: Option<u64>) -> Option<String> {
          or lower --concurrency",
         counted(handlers, "handler")
     ))
+}
+
+/// A retention that is shorter than waits. If SQS does not respond, the start of the worker says so.
+pub(super) async fn lacks_retention(
+    settings: &Settings,
+    queue: &QueueArn,
+    sqs: &Client,
+) -> Option<String> {
+    const RETENTION: QueueAttributeName = QueueAttributeName::MessageRetentionPeriod;
+    let request = sqs.get_queue_attributes().queue_url(queue.url()).attribute_names(RETENTION);
+    let response = timeout(ANSWER, request.send()).await.ok()?.ok()?;
+    let retention = Duration::from_secs(response.attributes()?.get(&RETENTION)?.parse().ok()?);
+    let waits_in_place = queue.is_fifo() || settings.strategy == Strategy::Visibility;
+    let is_short = loses_waiting(retention, &settings.policy, waits_in_place);
+    (is_short && settings.mode == Mode::Requeue).then(|| {
+        format!(
+            "the queue's MessageRetentionPeriod of {} is shorter than messages may wait, and SQS \
+             deletes them when it ends: raise it, as `requeue doctor` says",
+            span(retention)
+        )
+    })
 }
 
 /// A table that cannot be read. The worker runs without it, but its messages would show that late.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ::http::Response;
+use aws_sdk_sqs::types::QueueAttributeName;
 use http_body_util::Full;
 use requeue::Clock;
 use requeue::embedded::EmbeddedSqs;
@@ -138,6 +139,20 @@ async fn a_target_says_how_many_units_a_call_used() {
     assert_eq!(status, Some(0), "{said}");
     // At 40 of 40 units each, the last one would begin after 39 s.
     assert!(began.elapsed() < Duration::from_secs(30), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_says_at_its_start_that_the_retention_is_short() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "forgetful").await;
+    for (seconds, is_told) in [("900", true), ("901", false)] {
+        let set = shop.client.set_queue_attributes().queue_url(&shop.queue);
+        set.attributes(QueueAttributeName::MessageRetentionPeriod, seconds).send().await.unwrap();
+        let (status, said) = shop.worker(&["--drain"], &[]).ended().await;
+        assert_eq!(status, Some(0), "{said}");
+        let told = "MessageRetentionPeriod of 15 min is shorter than messages may wait";
+        assert_eq!(said.contains(told), is_told, "{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

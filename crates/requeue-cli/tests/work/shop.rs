@@ -31,7 +31,7 @@ const POLICY: &str = r#"{"maxRetries": 3, "totalTimeoutSeconds": 3600, "jitter":
     "errorConfigs": {"DEFAULT": {"backoff": "linear", "baseDelay": 1, "maxDelay": 2}}}"#;
 
 pub struct Shop {
-    client: Client,
+    pub client: Client,
     endpoint: String,
     pub queue: String,
     pub dead_letters: String,

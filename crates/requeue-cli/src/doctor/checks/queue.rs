@@ -11,7 +11,7 @@ use super::{
     ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, Level, Skip, TIMEOUTS, all, at, danger,
     days, mapping, ok, recommended, remedy, set_visibility, target, warning,
 };
-use crate::document::retries;
+use crate::document::{loses_waiting, retries};
 use crate::table::{span, thousands};
 
 pub(super) fn queue(context: &Context<'_>) -> Checked {
@@ -84,12 +84,10 @@ pub(super) fn retention(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + MAX_DELAY;
-    // The retention of each copy starts again. So a queue whose retention exceeds every single wait
-    // loses a message only in a backlog.
-    let level = if retention > needed {
-        Level::Ok
-    } else if context.waits_in_place()? || retention <= MAX_DELAY {
+    let level = if loses_waiting(retention, context.policy()?, context.waits_in_place()?) {
         Level::Danger
+    } else if retention > needed {
+        Level::Ok
     } else {
         Level::Warning
     };
