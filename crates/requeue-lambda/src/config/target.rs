@@ -65,9 +65,7 @@ impl Reader {
         match (&function, &self.own_name) {
             (Err(error), _) => self.vars.problem(NAME, format_args!("is `{text}`: {error}")),
             (Ok(target), Some((name, region))) if target.is(name, region.as_deref()) => {
-                let problem =
-                    "is this function itself, which each message would invoke again and again";
-                self.vars.problem(NAME, problem);
+                self.vars.problem(NAME, "is this function itself: its calls would never end");
             }
             _ => {}
         }

@@ -295,7 +295,7 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
 #[test]
 fn a_function_is_no_target_of_its_own() {
     const ARN: &str = "arn:aws:lambda:eu-west-1:123456789012:function:orders";
-    let itself = "REQUEUE_TARGET_FUNCTION is this function itself, which each message would invoke again and again";
+    let itself = "REQUEUE_TARGET_FUNCTION is this function itself: its calls would never end";
     for (target, is_itself) in [
         ("orders", true),
         ("orders:live", true),
