@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use requeue::queue::MAX_RUN;
 
-use super::super::arn::{function_name, qualifier};
-use super::super::facts::{InvokedFunction, TargetProperties};
+use super::super::arn::{function_name, own_arn, qualifier};
+use super::super::facts::{Function, InvokedFunction, TargetProperties};
 use super::function::readiness;
 use super::permissions::Asked;
 use super::{
@@ -18,8 +18,19 @@ pub(crate) const INVOKING: [&str; 2] = ["lambda:InvokeFunction", "lambda:GetFunc
 /// For the start of an execution environment, and the way to Lambda and back.
 const START: Duration = Duration::from_secs(5);
 
-pub(super) fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
-    context.deployment.target.as_ref().ok_or(Skip::NotApplicable)
+/// The target. If it is the function itself, the check `target` reports it.
+fn of<'d>(context: &Context<'d>) -> Result<&'d InvokedFunction, Skip> {
+    let target = context.deployment.target.as_ref();
+    target.filter(|target| !is_itself(context, &target.name)).ok_or(Skip::NotApplicable)
+}
+
+/// Whether it is the name or an ARN of the function, with or without a version or an alias.
+fn is_itself(context: &Context<'_>, target: &str) -> bool {
+    let Ok(Function { name, role, .. }) = context.function() else { return false };
+    let arn = own_arn(name, "lambda", context.region(), role, "function:");
+    let partial = arn.splitn(5, ':').last().unwrap_or_default();
+    let rests = [name, &*arn, partial].map(|own| target.strip_prefix(own));
+    rests.into_iter().flatten().any(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 /// The properties. If there is no such function, the check `target` reports it.
@@ -54,8 +65,14 @@ fn most_calls(context: &Context<'_>) -> Result<Option<u32>, Skip> {
 }
 
 pub(super) fn target(context: &Context<'_>) -> Checked {
-    let InvokedFunction { name, properties, .. } = of(context)?;
+    let target = context.deployment.target.as_ref().ok_or(Skip::NotApplicable)?;
+    let InvokedFunction { name, properties, .. } = target;
     let other = |value| remedy::variable(context, "TARGET_FUNCTION", value);
+    if is_itself(context, name) {
+        let found = "REQUEUE_TARGET_FUNCTION is this function itself: each message would invoke it \
+                     again and again";
+        return danger(found, [other("NAME")]);
+    }
     let Some(TargetProperties { state, isolates_tenants, is_durable, .. }) = properties.as_ref()?
     else {
         let found = format!("there is no function {name} in {}", context.region());

@@ -55,6 +55,9 @@ pub(super) const ROWS: &[Row] = &[
     ("target", as_made, Some(Fine)),
     ("target", |d| invoked(d).properties = Ok(None), Some(Danger)),
     ("target", |d| invoked(d).properties = refused(), Some(Unknown)),
+    ("target", |d| invoked(d).name = "orders".to_owned(), Some(Danger)),
+    // An alias of another function.
+    ("target", |d| invoked(d).name = "charge:orders".to_owned(), Some(Fine)),
     ("target", |d| properties(d).isolates_tenants = true, Some(Danger)),
     ("target", |d| properties(d).is_durable = true, Some(Fine)),
     (
@@ -156,4 +159,34 @@ fn the_reserved_concurrency_is_of_the_function_and_not_of_its_alias() {
     let finding = found(&deployment, "target-concurrency").unwrap();
     let raise = "--function-name charge --reserved-concurrent-executions 10";
     assert!(finding.diagnosis.remedies[0].ends_with(raise), "{finding:#?}");
+}
+
+#[test]
+fn a_function_that_invokes_itself_is_told_by_each_of_its_names() {
+    let arn = "arn:aws:lambda:eu-west-1:123456789012:function:orders";
+    let found_in = |d: &Deployment| {
+        let found = examine(d).into_iter().filter(|finding| finding.id.starts_with("target"));
+        found.map(|finding| (finding.id, finding.diagnosis.level)).collect::<Vec<_>>()
+    };
+    let partial = "123456789012:function:orders";
+    for name in ["orders", arn, partial] {
+        for qualifier in ["", ":live", ":7", ":$LATEST"] {
+            let mut deployment = good();
+            invoked(&mut deployment).name = format!("{name}{qualifier}");
+            assert_eq!(found_in(&deployment), [("target", Danger)], "{name}{qualifier}");
+            let diagnosis = found(&deployment, "target").unwrap().diagnosis;
+            let told = "REQUEUE_TARGET_FUNCTION is this function itself: each message would invoke \
+                        it again and again";
+            assert_eq!(diagnosis.found, told);
+            let another = "template, below Environment: Variables: `REQUEUE_TARGET_FUNCTION: NAME`";
+            assert_eq!(diagnosis.remedies, [another]);
+        }
+    }
+    let elsewhere =
+        [arn.replace("eu-west-1", "eu-west-2"), arn.replace("123456789012", "123456789013")];
+    for name in elsewhere.into_iter().chain(["orders2".to_owned(), format!("{arn}-2:live")]) {
+        let mut deployment = good();
+        invoked(&mut deployment).name = name.clone();
+        assert_eq!(found_in(&deployment)[0], ("target", Fine), "{name}");
+    }
 }
