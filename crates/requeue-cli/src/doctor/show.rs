@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::io::stdout;
-use std::iter::{once, repeat};
 
 use requeue::printable;
 use serde_json::{Value, json};
@@ -15,6 +14,8 @@ use crate::table;
 pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 
 pub(crate) type Counts = [(Level, usize); 4];
+
+const COMMENT: &str = "           # ";
 
 pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
     Level::ALL.map(|level| (level, levels.clone().filter(|other| *other == level).count()))
@@ -65,11 +66,22 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
         .into_iter()
         .map(|reason| table::hanging("         ", &printable::line(reason), columns));
     let mut text: String = reasons.map(|line| line + "\n").collect();
-    for remedy in remedies {
-        let first = if remedy.starts_with('#') { "           " } else { "         > " };
-        let heads = once(first).chain(repeat("           "));
-        let lines = remedy.lines().zip(heads);
-        text.extend(lines.map(|(step, head)| table::hanging_command(head, step, columns) + "\n"));
+    text.extend(remedies.iter().map(|remedy| steps(remedy, columns)));
+    text
+}
+
+/// The first step after `> `, unless it is a comment. Each line of a comment is one for a shell.
+fn steps(remedy: &Remedy, columns: usize) -> String {
+    let (mut text, mut head) = (String::new(), "         > ");
+    for step in remedy.lines() {
+        if !step.starts_with('#') {
+            text += &(table::hanging_command(head, step, columns) + "\n");
+            head = "           ";
+        } else {
+            let words = step.trim_start_matches("# ");
+            let words = table::hanging("", words, columns.saturating_sub(COMMENT.len()));
+            text.extend(words.lines().map(|line| format!("{COMMENT}{line}\n")));
+        }
     }
     text
 }
@@ -121,6 +133,17 @@ mod tests {
         let count = |words: &str| shown.matches(words).count();
         let counts = ["it is so", "the reason", "in words", "aws sqs a-command"].map(count);
         assert_eq!(counts, [2, 1, 1, 2], "{shown}");
+    }
+
+    #[test]
+    fn each_line_of_a_comment_is_one() {
+        let remedy = Remedy::from("aws sqs set-queue-attributes --queue-url URL --attributes A=1");
+        let told = "           # or:\n           # aws sqs set-queue-attributes\n           # \
+                    --queue-url URL --attributes\n           # A=1\n";
+        assert_eq!(steps(&remedy.commented("or:"), 42), told);
+        let lines = steps(&"# give the function's role a longer permission".into(), 30);
+        assert!(lines.lines().count() > 2, "{lines}");
+        assert!(lines.lines().all(|line| line.starts_with(COMMENT)), "{lines}");
     }
 
     #[test]
