@@ -72,13 +72,19 @@ impl Remedy {
     }
 
     pub(super) fn has_command(&self) -> bool {
-        self.0.lines().any(|step| step.starts_with("aws ") || step.starts_with("requeue "))
+        self.0.lines().any(is_command)
     }
 
     /// With each command for the endpoint that the environment names.
     pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
         Self(endpoints.named_in(&self.0))
     }
+}
+
+/// Whether a shell can run the step; if not, it is in words.
+pub(super) fn is_command(step: &str) -> bool {
+    let programs = ["aws ", "requeue ", "curl ", "umask ", "rm "];
+    programs.iter().any(|program| step.starts_with(program))
 }
 
 impl<T: AsRef<str> + Into<String>> From<T> for Remedy {

@@ -7,7 +7,7 @@ use std::io::stdout;
 use requeue::printable;
 use serde_json::{Value, json};
 
-use super::diagnosis::{Finding, Level, Remedy};
+use super::diagnosis::{Finding, Level, Remedy, is_command};
 use super::facts::{Deployment, Function};
 use crate::table;
 
@@ -70,11 +70,11 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
     text
 }
 
-/// The first step after `> `, unless it is a comment. Each line of a comment is one for a shell.
+/// Lines for a shell: the first command after `> `, and all words as comments.
 fn steps(remedy: &Remedy, columns: usize) -> String {
     let (mut text, mut head) = (String::new(), "         > ");
     for step in remedy.lines() {
-        if !step.starts_with('#') {
+        if is_command(step) {
             text += &(table::hanging_command(head, step, columns) + "\n");
             head = "           ";
         } else {
@@ -115,6 +115,11 @@ pub(crate) fn json(examined: &Examined, counts: Counts) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    use super::super::checks::tests::changed;
+    use super::super::checks::{examine, in_order};
     use super::super::diagnosis::Diagnosis;
     use super::super::facts::FunctionSettings;
     use super::*;
@@ -144,6 +149,35 @@ mod tests {
         let lines = steps(&"# give the function's role a longer permission".into(), 30);
         assert!(lines.lines().count() > 2, "{lines}");
         assert!(lines.lines().all(|line| line.starts_with(COMMENT)), "{lines}");
+    }
+
+    #[test]
+    fn a_shell_can_read_each_remedy() {
+        let mut blocks = BTreeSet::new();
+        for deployment in changed() {
+            let mut findings = examine(&deployment);
+            in_order(&deployment, &mut findings);
+            for remedy in findings.into_iter().flat_map(|finding| finding.diagnosis.remedies) {
+                blocks.extend([80, usize::MAX].map(|columns| steps(&remedy, columns)));
+            }
+        }
+        assert!(blocks.len() > 100, "{}", blocks.len());
+        for block in blocks {
+            assert!(!block.contains("or: or"), "{block}");
+            let mut goes_on = false;
+            let lines = block.lines().map(|line| {
+                let (head, line) = line.split_at(11);
+                assert!(["         > ", "           "].contains(&head), "{block}");
+                let (is_comment, first) = (line.starts_with("# "), line.split(' ').next());
+                let programs = ["aws", "requeue", "umask", "rm", "jq"].map(Some);
+                assert!(goes_on || is_comment || programs.contains(&first), "{block}");
+                goes_on = !is_comment && line.ends_with(" \\");
+                line
+            });
+            let script = lines.collect::<Vec<_>>().join("\n");
+            let read = Command::new("bash").args(["-n", "-c", &script]).output().expect("bash");
+            assert!(read.status.success(), "{block}: {read:?}");
+        }
     }
 
     #[test]

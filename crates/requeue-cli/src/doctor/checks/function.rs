@@ -131,12 +131,13 @@ fn correct_settings(context: &Context<'_>) -> Remedy {
     let replace = remedy::configuration(context, function, "--environment file://environment.json");
     let first = [
         "correct them in the template, below Environment: Variables, and deploy; or by hand:",
+        "umask 077",
         &read,
         "correct the file; if it has null, stop, since kms:Decrypt is missing",
         "these commands replace all variables, as the file has them:",
     ];
-    let last = ["delete the file, which shows the variables in plain text"];
-    Remedy::of(first.into_iter().chain(replace.lines()).chain(last))
+    // The file shows the variables in plain text.
+    Remedy::of(first.into_iter().chain(replace.lines()).chain(["rm environment.json"]))
 }
 
 /// The options that name the function, or else its only queue.

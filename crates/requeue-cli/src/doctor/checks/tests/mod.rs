@@ -371,6 +371,21 @@ const TABLES: [&[Row]; 10] = [
     alarms::ROWS,
 ];
 
+/// The deployment of each row, also without variables.
+pub(in super::super) fn changed() -> impl Iterator<Item = Deployment> {
+    let remedies = secrets::REMEDIES.iter().map(|(_, change, _)| *change);
+    let rows = TABLES.iter().flat_map(|table| table.iter()).map(|(_, change, _)| *change);
+    rows.chain(remedies).flat_map(|change| {
+        let mut deployment = good();
+        change(&mut deployment);
+        let mut without = deployment.clone();
+        if let Ok(read) = &mut without.settings {
+            read.variables = 0;
+        }
+        [deployment, without]
+    })
+}
+
 /// All remedies that a test meets are looked at.
 fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
     let findings = examine(deployment);

@@ -14,13 +14,14 @@ fn remedies_name_what_is_there() {
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
             &[
                 "correct them in the template, below Environment: Variables, and deploy; or by hand:\n\
+                 umask 077\n\
                  aws lambda get-function-configuration --region eu-west-1 --function-name orders \
                  --query '{Variables: Environment.Variables}' --output json > environment.json\n\
                  correct the file; if it has null, stop, since kms:Decrypt is missing\n\
                  these commands replace all variables, as the file has them:\n\
                  aws lambda update-function-configuration --region eu-west-1 --function-name orders \
                  --environment file://environment.json\n\
-                 delete the file, which shows the variables in plain text",
+                 rm environment.json",
             ],
         ),
         (
