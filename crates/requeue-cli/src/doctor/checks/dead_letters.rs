@@ -5,9 +5,10 @@ use requeue::{DeadLetterMode, Mode};
 
 use super::super::arn::function_name;
 use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
+use super::queue::enough_receives;
 use super::{
-    ASK, Checked, Context, LEAST_RECEIVES, Level, Mapping, Remedy, Skip, all, at, consumers,
-    danger, days, named, ok, remedy, stop, warning,
+    ASK, Checked, Context, Level, Mapping, Remedy, Skip, all, at, consumers, danger, days, named,
+    ok, remedy, stop, warning,
 };
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -27,7 +28,7 @@ pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let direct = direct(context).ok().filter(|direct| place(&direct.arn) == place(arn));
     let name = direct.map_or_else(|| name_for(arn), |direct| direct.arn.name().to_owned());
     let is_new = direct.is_none_or(|direct| direct.queue == Ok(None));
-    let redrive = remedy::redrive_policy(arn, &(place(arn) + &name), LEAST_RECEIVES);
+    let redrive = remedy::redrive_policy(arn, &(place(arn) + &name), enough_receives(context)?);
     let create = is_new.then(|| create(arn, &name));
     let other = is_new.then_some("if another queue has its dead letters, name that one instead");
     let remedies = [Remedy::of(create.into_iter().chain([redrive]))];

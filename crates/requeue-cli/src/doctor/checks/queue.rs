@@ -153,19 +153,34 @@ fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
         LEAST_RECEIVES.. => (Level::Ok, ""),
     };
     let arn = &context.source()?.arn;
-    let set = remedy::redrive_policy(arn, &redrive.target, LEAST_RECEIVES);
+    let set = remedy::redrive_policy(arn, &redrive.target, enough_receives(context)?);
     at(level, format!("maxReceiveCount is {}{reason}", thousands(count)), [set])
 }
 
-fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
+/// The `maxReceiveCount` that this check demands, and not below the present one.
+pub(super) fn enough_receives(context: &Context<'_>) -> Result<u32, Skip> {
+    let present = context.queue()?.redrive.as_ref().map_or(0, |redrive| redrive.max_receive_count);
+    // If the retries need more than SQS allows, only fewer retries help.
+    let most = u32::try_from(MAX_RECEIVES).unwrap_or(u32::MAX);
+    let retried = receives_of_retries(context).map_or(0, |(needed, _)| needed.min(most));
+    Ok(present.max(retried).max(LEAST_RECEIVES))
+}
+
+/// How many receives the retries need, and whether messages of a batch use up those of others.
+fn receives_of_retries(context: &Context<'_>) -> Result<(u32, bool), Skip> {
     if !context.waits_in_place()? {
         return Err(Skip::NotApplicable);
     }
+    let is_shared = context.mapping().is_ok_and(|mapping| mapping.batch_size > 1);
+    let (most, is_shared) = (context.max_retries()?, is_shared && context.source()?.arn.is_fifo());
+    Ok((if is_shared { most.saturating_mul(2) } else { most.saturating_add(1) }, is_shared))
+}
+
+fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
+    let (needed, shares_batches) = receives_of_retries(context)?;
     let (count, most) = (redrive.max_receive_count, context.max_retries()?);
     let arn = &context.source()?.arn;
     let batch_size = context.mapping().map_or(1, |mapping| mapping.batch_size);
-    let shares_batches = arn.is_fifo() && batch_size > 1;
-    let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
     let compared = format!("the policy allows {}", retries(most));
     if count >= needed {
         return ok(compared);

@@ -64,7 +64,7 @@ fn remedies_name_what_is_there() {
                --attributes MessageRetentionPeriod=1209600,FifoQueue=true\naws sqs \
                set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes \
-               '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'",
+               '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":100}\"}'",
                 "if another queue has its dead letters, name that one instead",
             ],
         ),
@@ -188,6 +188,38 @@ fn a_shell_runs_one_remedy_of_several_and_stops_no_consumer() {
     let remedies = found(&deployment, "max-receive-count").unwrap().diagnosis.remedies;
     let sets = |remedy: &&Remedy| remedy.starts_with("aws ");
     assert_eq!(remedies.iter().filter(sets).count(), 1, "{remedies:#?}");
+}
+
+#[test]
+fn a_new_redrive_policy_has_as_many_receives_as_the_checks_demand() {
+    let misfit: Change = |d| {
+        d.fifo();
+        d.queue().redrive.as_mut().unwrap().target = arn("dead").to_string();
+        d.path().dead_letters.as_mut().unwrap().arn = arn("dead");
+    };
+    let table: [(Change, u32, u32, &str); 6] = [
+        (|d| d.queue().redrive = None, 50, 0, "5"),
+        (|d| d.fifo(), 8, 1, "16"),
+        (misfit, 8, 5, "16"),
+        (misfit, 8, 20, "20"),
+        (misfit, 1_000, 20, "1000"),
+        (|d| d.valid().config.strategy = Strategy::Visibility, 8, 1, "9"),
+    ];
+    for (change, most, present, expected) in table {
+        let mut deployment = good();
+        change(&mut deployment);
+        deployment.retries(most);
+        if let Some(redrive) = &mut deployment.queue().redrive {
+            redrive.max_receive_count = present;
+        }
+        let is_set = |finding: &Finding| {
+            let ids = ["redrive-policy", "max-receive-count"];
+            ids.contains(&finding.id) && finding.diagnosis.level == Danger
+        };
+        let remedies = examine(&deployment).into_iter().find(is_set).unwrap().diagnosis.remedies;
+        let set = format!("\\\"maxReceiveCount\\\":{expected}}}");
+        assert!(remedies[0].contains(&set), "{expected}: {remedies:#?}");
+    }
 }
 
 #[test]
