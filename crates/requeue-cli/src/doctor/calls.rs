@@ -48,11 +48,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) fn access(body: &[u8]) -> Result<Access, BoxError> {
     let response: Response = quick_xml::de::from_str(std::str::from_utf8(body)?)?;
     let results = response.simulate_principal_policy_result.evaluation_results.member;
-    let decided = results.into_iter().map(|result| {
-        let decision = result.decision();
-        (result.eval_action_name, decision)
-    });
-    Ok(decided.collect())
+    Ok(results.iter().map(|one| (one.eval_action_name.clone(), one.decision())).collect())
 }
 
 #[derive(Deserialize)]

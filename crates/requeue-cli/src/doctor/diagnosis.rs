@@ -83,8 +83,7 @@ impl Remedy {
 
 /// Whether a shell can run the step; if not, it is in words.
 pub(super) fn is_command(step: &str) -> bool {
-    let programs = ["aws ", "requeue ", "curl ", "umask ", "rm "];
-    programs.iter().any(|program| step.starts_with(program))
+    ["aws ", "requeue ", "curl ", "umask ", "rm "].iter().any(|it| step.starts_with(it))
 }
 
 impl<T: AsRef<str> + Into<String>> From<T> for Remedy {

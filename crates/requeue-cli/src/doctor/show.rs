@@ -62,12 +62,9 @@ pub(crate) fn finding(level: Level, id: &str, found: &str) -> String {
 
 pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[Remedy]) -> String {
     let columns = table::columns(stdout()).unwrap_or(usize::MAX);
-    let reasons = reasons
-        .into_iter()
-        .map(|reason| table::hanging("         ", &printable::line(reason), columns));
-    let mut text: String = reasons.map(|line| line + "\n").collect();
-    text.extend(remedies.iter().map(|remedy| steps(remedy, columns)));
-    text
+    let told = |reason| table::hanging("         ", &printable::line(reason), columns) + "\n";
+    let steps = remedies.iter().map(|remedy| steps(remedy, columns));
+    reasons.into_iter().map(told).chain(steps).collect()
 }
 
 /// Lines for a shell: the first command after `> `, and all words as comments.
@@ -100,17 +97,12 @@ fn subject(deployment: &Deployment) -> String {
 
 pub(crate) fn json(examined: &Examined, counts: Counts) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
-        json!({
-            "function": deployment.function.as_ref().map(Function::qualified),
-            "region": deployment.region,
-            "findings": findings,
-        })
+        let function = deployment.function.as_ref().map(Function::qualified);
+        json!({ "function": function, "region": deployment.region, "findings": findings })
     });
     let summary = counts.map(|(level, count)| (level.shown().0.to_owned(), json!(count)));
-    json!({
-        "deployments": deployments.collect::<Vec<_>>(),
-        "summary": Value::Object(summary.into_iter().collect()),
-    })
+    let summary = Value::Object(summary.into_iter().collect());
+    json!({ "deployments": deployments.collect::<Vec<_>>(), "summary": summary })
 }
 
 #[cfg(test)]

@@ -142,13 +142,12 @@ fn look(context: &Context<'_>, sought: &Sought<'_>) -> Checked {
     if let Some(alarm) = reading.first() {
         let found =
             format!("{} reads it, but has no enabled action that notifies anybody", alarm.name);
-        let enable = Remedy::from(
-            "if the alarm has no actions, add an SNS topic to its AlarmActions",
-        )
-        .then(format!(
+        let enable = format!(
             "aws cloudwatch enable-alarm-actions --region {region} --alarm-names '{}'",
             alarm.name.replace('\'', "'\\''")
-        ));
+        );
+        let add = "if the alarm has no actions, add an SNS topic to its AlarmActions";
+        let enable = Remedy::of([add, &enable]);
         let template =
             "`AlarmTopicArn=` and the ARN of an SNS topic, or `AlarmEmail=` and an address";
         let template = remedy::parameters(context, template);

@@ -5,10 +5,9 @@ use requeue::{DeadLetterMode, Mode};
 
 use super::super::arn::function_name;
 use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
-use super::queue::enough_receives;
 use super::{
-    ASK, Checked, Context, Level, Mapping, Remedy, Skip, all, at, consumers, danger, days, named,
-    ok, remedy, stop, warning,
+    ASK, Checked, Context, Level, Mapping, Remedy, Skip, all, at, consumers, danger, days,
+    enough_receives, named, ok, remedy, stop, warning,
 };
 
 pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -33,9 +32,8 @@ pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let other = is_new.then_some("if another queue has its dead letters, name that one instead");
     let remedies = [Remedy::of(create.into_iter().chain([redrive]))];
     let remedies = remedies.into_iter().chain(other.map(Remedy::from));
-    let config = context.config().ok();
-    let mode = config.and_then(|config| config.dead_letter.as_ref());
-    if matches!(mode, Some(DeadLetterMode::Direct(_))) {
+    let mode = context.config().map(|config| &config.dead_letter);
+    if matches!(mode, Ok(Some(DeadLetterMode::Direct(_)))) {
         let whose = "for messages that the function cannot send to its dead-letter queue";
         warning(format!("{found} {whose}"), remedies)
     } else {
@@ -212,13 +210,10 @@ pub(super) fn reasons(context: &Context<'_>) -> Checked {
             return ok(found);
         }
     };
-    let remedy = if is_fifo {
-        format!("{}, with sqs:SendMessage on it", set_direct(context))
-    } else {
-        let annotate = remedy::variable(context, "DEAD_LETTER", "annotate");
-        format!("{annotate}, with sqs:SendMessage on {}", path.source.arn.name())
-    };
-    warning(found, [remedy])
+    let annotate = || remedy::variable(context, "DEAD_LETTER", "annotate");
+    let set = if is_fifo { set_direct(context) } else { annotate() };
+    let on = if is_fifo { "it" } else { path.source.arn.name() };
+    warning(found, [format!("{set}, with sqs:SendMessage on {on}")])
 }
 
 /// The settings of the mode direct.

@@ -46,34 +46,27 @@ fn valid_settings(context: &Context<'_>) -> Checked {
     }
     if let Some(place) = &valid.policy_elsewhere {
         let doctor = format!("requeue doctor --region {} {}", context.region(), subject(context));
-        let (found, remedy) = if place.starts_with("arn:") {
-            (
-                format!("REQUEUE_POLICY names {place}, and this command fetches no stored text"),
-                Remedy::from(format!("{} | {doctor} --policy -", stored_text(place))),
-            )
-        } else {
-            (
-                format!(
-                    "REQUEUE_POLICY names the file {place} in the function's package, and this \
-                     command cannot read that"
-                ),
-                Remedy::from(format!("{doctor} --policy FILE")).then("FILE is a copy of that file"),
-            )
-        };
-        return at(Level::Unknown, found, [remedy]);
+        if place.starts_with("arn:") {
+            let found = "and this command fetches no stored text";
+            let found = format!("REQUEUE_POLICY names {place}, {found}");
+            let fetch = format!("{} | {doctor} --policy -", stored_text(place));
+            return at(Level::Unknown, found, [fetch]);
+        }
+        let found = "in the function's package, and this command cannot read that";
+        let found = format!("REQUEUE_POLICY names the file {place} {found}");
+        let copy = Remedy::of([&*format!("{doctor} --policy FILE"), "FILE is a copy of that file"]);
+        return at(Level::Unknown, found, [copy]);
     }
     if valid.config.mode == Mode::Report {
         let found = "REQUEUE_MODE is report, so the function retries nothing and writes no reason";
         return warning(found, [remedy::variable(context, "MODE", "requeue")]);
     }
     let meaning = meaning(valid, context)?;
-    let is_mapped = |name: &&String| {
-        context.deployment.paths.iter().any(|path| path.source.arn.name() == **name)
-    };
-    let entries = valid.config.queues.keys();
-    let unmapped: Vec<&str> = entries.filter(|name| !is_mapped(name)).map(String::as_str).collect();
-    let is_mapped = !context.deployment.paths.is_empty();
-    if !unmapped.is_empty() && is_mapped && context.function().is_ok() {
+    let paths = &context.deployment.paths;
+    let is_mapped = |name: &str| paths.iter().any(|path| path.source.arn.name() == name);
+    let entries = valid.config.queues.keys().map(String::as_str);
+    let unmapped: Vec<&str> = entries.filter(|name| !is_mapped(name)).collect();
+    if !unmapped.is_empty() && !paths.is_empty() && context.function().is_ok() {
         let found = format!(
             "the policy has an entry for {}, and no mapping of this function has such a queue, so \
              the entry has no effect",
@@ -166,12 +159,8 @@ pub(super) fn mapping(context: &Context<'_>) -> Checked {
     if names.is_empty() && function.mapped.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
-        let create = remedy::function(
-            context,
-            &function.qualified(),
-            "create-event-source-mapping",
-            options,
-        );
+        let (name, command) = (function.qualified(), "create-event-source-mapping");
+        let create = remedy::function(context, &name, command, options);
         let alias = run(&format!("{}:ALIAS", function.name));
         return danger(
             "no event source mapping from an SQS queue has this function name",
@@ -228,8 +217,7 @@ pub(super) fn network(context: &Context<'_>) -> Checked {
          --service-name com.amazonaws.{region}.sqs --private-dns-enabled --subnet-ids SUBNETS \
          --security-group-ids GROUP"
     );
-    let endpoint =
-        Remedy::from(endpoint).then("or give its subnets a route to a public NAT gateway");
+    let endpoint = Remedy::of([&*endpoint, "or give its subnets a route to a public NAT gateway"]);
     match context.deployment.sends.as_ref()? {
         Some(false) => {
             let group = function.logs.group_of(&function.name);
@@ -341,11 +329,10 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
     let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });
     let (level, reason) = match reserved {
         0 => (Level::Danger, format!(", so Lambda never invokes the function{ASK}")),
-        _ if reserved < wanted => {
-            let wanted = thousands(wanted);
-            let reason = format!(", but its mappings run up to {wanted} batches at a time");
-            (Level::Warning, reason)
-        }
+        _ if reserved < wanted => (
+            Level::Warning,
+            format!(", but its mappings run up to {} batches at a time", thousands(wanted)),
+        ),
         _ if reserved < needed => (
             Level::Warning,
             format!(

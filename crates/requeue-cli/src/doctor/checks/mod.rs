@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use requeue::queue::{MAX_VISIBILITY, QueueArn};
+use requeue::queue::{MAX_RECEIVES, MAX_VISIBILITY, QueueArn};
 
 use super::diagnosis::{
     Check, Checked, Context, Diagnosis, Finding, Level, Remedy, Skip, at, danger, not_checked, ok,
@@ -97,6 +97,25 @@ fn stop<'m>(context: &Context<'_>, consumers: impl IntoIterator<Item = &'m Mappi
 
 fn recommended(timeout: Duration, mapping: &Mapping) -> Duration {
     (timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY)
+}
+
+/// The `maxReceiveCount` that the check `max-receive-count` demands, and not below the present one.
+fn enough_receives(context: &Context<'_>) -> Result<u32, Skip> {
+    let present = context.queue()?.redrive.as_ref().map_or(0, |redrive| redrive.max_receive_count);
+    // If the retries need more than SQS allows, only fewer retries help.
+    let most = u32::try_from(MAX_RECEIVES).unwrap_or(u32::MAX);
+    let retried = receives_of_retries(context).map_or(0, |(needed, _)| needed.min(most));
+    Ok(present.max(retried).max(LEAST_RECEIVES))
+}
+
+/// How many receives the retries need, and whether messages of a batch use up those of others.
+fn receives_of_retries(context: &Context<'_>) -> Result<(u32, bool), Skip> {
+    if !context.waits_in_place()? {
+        return Err(Skip::NotApplicable);
+    }
+    let is_shared = context.mapping().is_ok_and(|mapping| mapping.batch_size > 1);
+    let (most, is_shared) = (context.max_retries()?, is_shared && context.source()?.arn.is_fifo());
+    Ok((if is_shared { most.saturating_mul(2) } else { most.saturating_add(1) }, is_shared))
 }
 
 fn set_visibility(queue: &QueueArn, visibility: Duration) -> String {

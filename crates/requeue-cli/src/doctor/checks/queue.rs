@@ -9,7 +9,8 @@ use super::super::facts::RedriveSettings;
 use super::dead_letters::set_direct;
 use super::{
     ANNOTATED_RECEIVES, Checked, Context, LEAST_RECEIVES, Level, Skip, TIMEOUTS, all, at, danger,
-    days, mapping, ok, recommended, remedy, set_visibility, target, warning,
+    days, enough_receives, mapping, ok, receives_of_retries, recommended, remedy, set_visibility,
+    target, warning,
 };
 use crate::document::{loses_waiting, retries};
 use crate::table::{span, thousands};
@@ -40,12 +41,10 @@ pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {
         return worker_visibility(context, arn, visibility);
     };
     let recommended = recommended(function.timeout, mapping);
-    let level = if visibility < function.timeout {
-        Level::Danger
-    } else if visibility < recommended {
-        Level::Warning
-    } else {
-        Level::Ok
+    let level = match visibility {
+        _ if visibility < function.timeout => Level::Danger,
+        _ if visibility < recommended => Level::Warning,
+        _ => Level::Ok,
     };
     let found = format!(
         "{}{} {TIMEOUTS} times the function's timeout of {} plus the batching window of {} are {}",
@@ -155,25 +154,6 @@ fn least_receives(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {
     let arn = &context.source()?.arn;
     let set = remedy::redrive_policy(arn, &redrive.target, enough_receives(context)?);
     at(level, format!("maxReceiveCount is {}{reason}", thousands(count)), [set])
-}
-
-/// The `maxReceiveCount` that this check demands, and not below the present one.
-pub(super) fn enough_receives(context: &Context<'_>) -> Result<u32, Skip> {
-    let present = context.queue()?.redrive.as_ref().map_or(0, |redrive| redrive.max_receive_count);
-    // If the retries need more than SQS allows, only fewer retries help.
-    let most = u32::try_from(MAX_RECEIVES).unwrap_or(u32::MAX);
-    let retried = receives_of_retries(context).map_or(0, |(needed, _)| needed.min(most));
-    Ok(present.max(retried).max(LEAST_RECEIVES))
-}
-
-/// How many receives the retries need, and whether messages of a batch use up those of others.
-fn receives_of_retries(context: &Context<'_>) -> Result<(u32, bool), Skip> {
-    if !context.waits_in_place()? {
-        return Err(Skip::NotApplicable);
-    }
-    let is_shared = context.mapping().is_ok_and(|mapping| mapping.batch_size > 1);
-    let (most, is_shared) = (context.max_retries()?, is_shared && context.source()?.arn.is_fifo());
-    Ok((if is_shared { most.saturating_mul(2) } else { most.saturating_add(1) }, is_shared))
 }
 
 fn receives_for_retries(context: &Context<'_>, redrive: &RedriveSettings) -> Checked {

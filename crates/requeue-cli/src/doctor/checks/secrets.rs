@@ -25,8 +25,7 @@ pub(super) fn secret_permissions(context: &Context<'_>) -> Checked {
     all(function.secrets.iter().flat_map(|secret| {
         if is_missing(function, secret) {
             let found = format!("{} does not exist", secret.arn);
-            let remedy = "create it, or correct the ARN in the settings";
-            return vec![danger(found, [remedy])];
+            return vec![danger(found, ["create it, or correct the ARN in the settings"])];
         }
         vec![permission(function, secret), key(context, secret)]
     }))

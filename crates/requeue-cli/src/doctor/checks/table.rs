@@ -57,10 +57,9 @@ fn usable(context: &Context<'_>) -> Checked {
     let level = if is_usable { Level::Ok } else { Level::Danger };
     let wait =
         format!("aws dynamodb describe-table --region {region} --table-name {name} --query Table");
-    let wait = Remedy::from(wait).then(
-        "wait until its TableStatus is ACTIVE; if its key is inaccessible, enable the KMS key",
-    );
-    at(level, format!("{name} is {status}"), [wait])
+    let told =
+        "wait until its TableStatus is ACTIVE; if its key is inaccessible, enable the KMS key";
+    at(level, format!("{name} is {status}"), [Remedy::of([&*wait, told])])
 }
 
 fn expiry(context: &Context<'_>) -> Checked {
@@ -169,23 +168,16 @@ fn room_for_tenants(context: &Context<'_>) -> Checked {
     if places >= needed {
         return ok(format!("{} at a time leave room for other tenants", messages(places)));
     }
-    warning(
-        format!(
-            "the policy has fairBy, but only {} are handled at a time: with fewer than {}, twice the \
-             calls of maxReservationSeconds, the backlog of one tenant makes others wait in the queue",
-            messages(places),
-            thousands(needed)
-        ),
-        context
-            .mappings()
-            .map(|mapping| {
-                let enough = needed.div_ceil((places / most).max(1));
-                let scaling = format!("--scaling-config MaximumConcurrency={enough}");
-                remedy::mapping(context, mapping, &scaling)
-            })
-            .chain(["policy: `\"maxReservationSeconds\": 1`".to_owned()])
-            .collect::<Vec<_>>(),
-    )
+    let found = format!(
+        "the policy has fairBy, but only {} are handled at a time: with fewer than {}, twice the \
+         calls of maxReservationSeconds, the backlog of one tenant makes others wait in the queue",
+        messages(places),
+        thousands(needed)
+    );
+    let enough = needed.div_ceil((places / most).max(1));
+    let scaling = format!("--scaling-config MaximumConcurrency={enough}");
+    let more = context.mappings().map(|mapping| remedy::mapping(context, mapping, &scaling));
+    warning(found, more.chain(["policy: `\"maxReservationSeconds\": 1`".to_owned()]))
 }
 
 /// The most execution environments at a time; `None` without a limit.

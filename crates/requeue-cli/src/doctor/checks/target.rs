@@ -159,17 +159,14 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
         let level = if reserved == 0 { Level::Danger } else { Level::Warning };
         return at(level, found, [remedy::after(&["concurrency"])]);
     };
-    let mut found = format!(
-        "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time"
-    );
-    let level = match reserved {
-        0 => {
-            found += ASK;
-            Level::Danger
-        }
-        _ if reserved < needed => Level::Warning,
-        _ => Level::Ok,
+    let (level, ask) = match reserved {
+        0 => (Level::Danger, ASK),
+        _ if reserved < needed => (Level::Warning, ""),
+        _ => (Level::Ok, ""),
     };
+    let found = format!(
+        "{name} has a reserved concurrency of {reserved}, and up to {needed} calls run at a time{ask}"
+    );
     let options = format!("--reserved-concurrent-executions {needed}");
     let raise =
         remedy::function(context, function_name(name), "put-function-concurrency", &options);

@@ -301,14 +301,12 @@ fn mapping(mapping: &Value) -> Mapping {
 fn alarm(alarm: &Value) -> Alarm {
     let queries = list(&alarm["Metrics"]);
     // An alarm on one metric names it itself; one on an expression has queries.
-    let of_queries = queries
-        .iter()
-        .filter_map(|query| metric(&query["MetricStat"]["Metric"], text(&query["AccountId"])));
+    let of = |query: &Value| metric(&query["MetricStat"]["Metric"], text(&query["AccountId"]));
     Alarm {
         name: text(&alarm["AlarmName"]).unwrap_or_default(),
         is_enabled: alarm["ActionsEnabled"].as_bool().unwrap_or_default(),
         actions: list(&alarm["AlarmActions"]).iter().filter_map(text).collect(),
-        metrics: metric(alarm, None).into_iter().chain(of_queries).collect(),
+        metrics: metric(alarm, None).into_iter().chain(queries.iter().filter_map(of)).collect(),
         expressions: queries.iter().filter_map(|query| text(&query["Expression"])).collect(),
         rule: text(&alarm["AlarmRule"]),
     }

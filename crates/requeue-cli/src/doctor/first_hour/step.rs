@@ -63,11 +63,10 @@ impl Evidence {
     /// The classes with failures, as in `quota 1, temporary 2`; or `none`.
     pub(crate) fn failures(&self) -> String {
         let failed = self.values.iter().filter(|((_, metric), _)| metric == "Failed");
-        let classes: Vec<String> = failed
-            .filter_map(|((class, _), values)| {
-                Some(format!("{} {}", class.as_ref()?, values.iter().sum::<u64>()))
-            })
-            .collect();
+        let classes = failed.filter_map(|((class, _), values)| {
+            Some(format!("{} {}", class.as_ref()?, values.iter().sum::<u64>()))
+        });
+        let classes: Vec<String> = classes.collect();
         if classes.is_empty() { "none".to_owned() } else { classes.join(", ") }
     }
 }
@@ -281,9 +280,8 @@ fn dead_letter(plan: &Plan, seen: &Seen) -> Judged {
             if moves_itself { (Level::Ok, found, "") } else { (Level::Warning, found, early) }
         }
         (Some(arrived), unread) => {
-            let others = "other messages are there";
-            let why =
-                unread.as_ref().and_then(|read| read.as_ref().err()).map_or(others, |why| why);
+            let why = unread.as_ref().and_then(|read| read.as_ref().err());
+            let why = why.map_or("other messages are there", String::as_str);
             (
                 Level::Unknown,
                 format!("{arrived}; its reason was not read: {why}"),
