@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Region;
+use aws_sdk_sqs::types::QueueAttributeName;
 use http::Uri;
 use http::uri::Scheme;
 use requeue::aws::SdkConfig;
@@ -155,6 +157,14 @@ impl FoundQueue {
 pub(crate) fn sqs_client(sdk: &SdkConfig, region: &str) -> Client {
     let region = Region::new(region.to_owned());
     Client::from_conf(aws_sdk_sqs::config::Builder::from(sdk).region(region).build())
+}
+
+/// How long the queue keeps a message, if it says so.
+pub(crate) async fn retention(queue: &QueueArn, sdk: &SdkConfig) -> Option<Duration> {
+    const RETENTION: QueueAttributeName = QueueAttributeName::MessageRetentionPeriod;
+    let request = sqs_client(sdk, queue.region()).get_queue_attributes().queue_url(queue.url());
+    let response = request.attribute_names(RETENTION).send().await.ok()?;
+    Some(Duration::from_secs(response.attributes()?.get(&RETENTION)?.parse().ok()?))
 }
 
 async fn by_name(name: &str, region: &str, sdk: &SdkConfig) -> Result<FoundQueue, Error> {

@@ -20,7 +20,7 @@ use crate::dlq::{Purpose, QueueArguments};
 use crate::document::PolicyArgument;
 use crate::duration_argument::within;
 use crate::observe::{Observed, ObservedQueue};
-use crate::queue_argument::{QueueName, RegionArgument, sqs_client};
+use crate::queue_argument::{QueueName, RegionArgument};
 use crate::stop::Stop;
 use crate::table::messages;
 use crate::terminal;
@@ -249,8 +249,7 @@ async fn begin(arguments: &Arguments, view: &View) -> Result<Started, Error> {
     let settings = arguments.settings();
     let start =
         Box::pin(Worker::start(handler, watched(queue), &found.arn, config.settings, settings));
-    let client = sqs_client(&sdk, found.arn.region());
-    let retention = settings::lacks_retention(&own, &found.arn, &client);
+    let retention = settings::lacks_retention(&own, &found.arn, &sdk);
     let (worker, retention) =
         view.waiting(ASKING, async { tokio::join!(start, Box::pin(retention)) }).await;
     let worker = worker.map_err(|error| found.not_started(error))?;

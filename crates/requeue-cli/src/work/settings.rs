@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use aws_sdk_sqs::Client;
-use aws_sdk_sqs::types::QueueAttributeName;
 use clap::builder::PossibleValuesParser;
+use requeue::aws::SdkConfig;
 use requeue::policy::{RetryPolicy, WhenUnavailable};
 use requeue::queue::QueueArn;
 use requeue::table::{Key, TableError};
@@ -15,6 +14,7 @@ use tokio::time::timeout;
 use super::view::View;
 use crate::document::{RETRIED_CLASSES, loses_waiting, places_for_tenants, retries};
 use crate::duration_argument::within;
+use crate::queue_argument::retention;
 use crate::table::{counted, span, thousands};
 use crate::{environment, output};
 
@@ -121,12 +121,9 @@ fn too_few(settings: &Settings, files: Option<u64>) -> Option<String> {
 pub(super) async fn lacks_retention(
     settings: &Settings,
     queue: &QueueArn,
-    sqs: &Client,
+    sdk: &SdkConfig,
 ) -> Option<String> {
-    const RETENTION: QueueAttributeName = QueueAttributeName::MessageRetentionPeriod;
-    let request = sqs.get_queue_attributes().queue_url(queue.url()).attribute_names(RETENTION);
-    let response = timeout(ANSWER, request.send()).await.ok()?.ok()?;
-    let retention = Duration::from_secs(response.attributes()?.get(&RETENTION)?.parse().ok()?);
+    let retention = timeout(ANSWER, retention(queue, sdk)).await.ok()??;
     let waits_in_place = queue.is_fifo() || settings.strategy == Strategy::Visibility;
     let is_short = loses_waiting(retention, &settings.policy, waits_in_place);
     (is_short && settings.mode == Mode::Requeue).then(|| {
