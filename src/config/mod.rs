@@ -174,7 +174,10 @@ impl Variables {
         match (mode, url) {
             (Some(None), Some(url)) => match url.trim().parse::<QueueUrl>() {
                 Ok(url) => return Some(DeadLetterMode::Direct(url)),
-                Err(error) => self.problem(URL, format_args!("is `{url}`: {error}")),
+                Err(error) => {
+                    let shown = crate::printable::url(&url);
+                    self.problem(URL, format_args!("is `{shown}`: {error}"));
+                }
             },
             (Some(None), None) => {
                 self.problem(

@@ -25,6 +25,7 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
     let no_url = "REQUEUE_DEAD_LETTER_QUEUE_URL is `orders-dlq`: not the URL of an SQS queue, as in \
                   https://sqs.eu-west-1.amazonaws.com/123456789012/orders";
     let padded = format!(" {URL}\n");
+    let no_host = no_url.replace("`orders-dlq`", "`https://orders-dlq`");
     for (mode, url, expected) in [
         ("", "", Ok(None)),
         ("", URL, Err(no_effect)),
@@ -39,6 +40,7 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
         ("direct", URL, Ok(Some(direct()))),
         ("direct", &padded, Ok(Some(direct()))),
         ("direct", "orders-dlq", Err(no_url)),
+        ("direct", "https://user:s3cret@orders-dlq", Err(&no_host)),
         // What the mode should have been is not known, so nothing is said about the URL.
         ("Direct", "", Err(unknown)),
         ("Direct", URL, Err(unknown)),

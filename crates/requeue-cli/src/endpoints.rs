@@ -1,4 +1,5 @@
-//! The endpoints of an emulator, in remedies too: a pasted command would otherwise change AWS.
+//! The endpoints of an emulator and the AWS profile, in remedies too: a pasted command would
+//! otherwise change another account.
 
 use requeue::aws::SdkConfig;
 use requeue::printable;
@@ -43,21 +44,26 @@ pub(crate) fn has_sqs_alone(sdk: &SdkConfig) -> bool {
     set_endpoint("SQS", sdk).is_some() && set_endpoint("Lambda", sdk).is_none()
 }
 
-pub(crate) struct Endpoints(Vec<(&'static str, String)>);
+/// The options of AWS's command line, by service, and the profile.
+pub(crate) struct Endpoints(Vec<(&'static str, String)>, Option<String>);
 
 impl Endpoints {
     pub(crate) fn of(sdk: &SdkConfig) -> Self {
-        let set = |id| Some(printable::url(&set_endpoint(id, sdk)?));
-        Self(SERVICES.into_iter().filter_map(|(name, id)| Some((name, set(id)?))).collect())
+        let profile = sdk::entered().map(|name| format!("--profile '{}' ", name.replace('\'', "")));
+        let options = |id| {
+            let url = set_endpoint(id, sdk).map(|url| printable::url(&url));
+            let url = url.map(|url| format!("--endpoint-url {url} ")).unwrap_or_default();
+            url + profile.as_deref().unwrap_or_default()
+        };
+        Self(SERVICES.map(|(name, id)| (name, options(id))).into(), profile.clone())
     }
 
-    /// The text, in which each command names its endpoint.
+    /// The text, in which each command names its endpoint and the profile.
     pub(crate) fn named_in(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, (service, url)| {
-            text.replace(
-                &format!("aws {service} "),
-                &format!("aws --endpoint-url {url} {service} "),
-            )
+        let profile = self.1.as_deref().unwrap_or_default();
+        let text = text.replace("requeue doctor --", &format!("requeue doctor {profile}--"));
+        self.0.iter().fold(text, |text, (service, options)| {
+            text.replace(&format!("aws {service} "), &format!("aws {options}{service} "))
         })
     }
 }
@@ -68,13 +74,17 @@ mod tests {
 
     #[test]
     fn each_command_of_a_service_with_an_endpoint_names_it() {
-        let endpoints = Endpoints(vec![("sqs", "http://localhost:4566".to_owned())]);
+        let profile = "--profile 'night' ".to_owned();
+        let sqs = format!("--endpoint-url http://localhost:4566 {profile}");
+        let endpoints = Endpoints(vec![("sqs", sqs), ("iam", profile.clone())], Some(profile));
         for (text, named) in [
             (
                 "aws sqs set-queue-attributes --queue-url URL; then aws sqs purge-queue",
-                "aws --endpoint-url http://localhost:4566 sqs set-queue-attributes --queue-url URL; \
-                 then aws --endpoint-url http://localhost:4566 sqs purge-queue",
+                "aws --endpoint-url http://localhost:4566 --profile 'night' sqs set-queue-attributes --queue-url URL; \
+                 then aws --endpoint-url http://localhost:4566 --profile 'night' sqs purge-queue",
             ),
+            ("aws iam list-roles", "aws --profile 'night' iam list-roles"),
+            ("requeue doctor --function f", "requeue doctor --profile 'night' --function f"),
             ("aws lambda list-functions", "aws lambda list-functions"),
             ("template, below QueueConfig: `sqs`", "template, below QueueConfig: `sqs`"),
         ] {

@@ -54,13 +54,16 @@ pub(crate) fn enter(matches: &ArgMatches) -> Result<(), Error> {
              the profiles"
         );
     }
-    let is_entered = environment::value(PROFILE).as_ref() == Some(&name)
-        && KEYS.iter().all(|key| environment::value(key).is_none());
-    if is_entered {
+    if entered().as_ref() == Some(&name) {
         return Ok(());
     }
     let error = environment::begin_anew((PROFILE, &name), &KEYS);
     Err(format!("this command cannot begin anew with the AWS profile `{name}`: {error}").into())
+}
+
+/// The profile whose credentials this process uses.
+pub(crate) fn entered() -> Option<String> {
+    current().filter(|_| KEYS.iter().all(|key| environment::value(key).is_none()))
 }
 
 pub(crate) fn current() -> Option<String> {

@@ -51,7 +51,9 @@ pub(crate) fn function(context: &Context<'_>, name: &str, command: &str, options
 /// Changes the configuration. A published version keeps the one that it has.
 pub(crate) fn configuration(context: &Context<'_>, function: &Function, options: &str) -> Remedy {
     let of = |command: &str, options| self::function(context, &function.name, command, options);
-    let update = of("update-function-configuration", options);
+    // The response would show all variables.
+    let options = format!("{options} --query LastUpdateStatus");
+    let update = of("update-function-configuration", &options);
     match &function.qualifier {
         Some(qualifier) if qualifier != "$LATEST" => {
             let wait = of("wait function-updated-v2", "");
@@ -61,7 +63,9 @@ pub(crate) fn configuration(context: &Context<'_>, function: &Function, options:
                 return Remedy::of([update, wait, publish, last]);
             }
             let to = format!("--name {qualifier} --function-version $({publish})");
-            Remedy::of([update, wait, of("update-alias", &to)])
+            let release = format!("# {}", of("update-alias", &to));
+            let why = "# this releases all other changes of $LATEST, too:".to_owned();
+            Remedy::of([update, wait, why, release])
         }
         Some(_) | None => update.into(),
     }

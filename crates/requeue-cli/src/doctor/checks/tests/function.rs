@@ -216,7 +216,7 @@ fn a_log_group_without_metrics_is_replaced_by_another() {
          # aws logs create-log-group --region eu-west-1 --log-group-name \
          /aws/lambda/orders-standard\n# aws lambda update-function-configuration --region \
          eu-west-1 --function-name orders --logging-config \
-         LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard"
+         LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN,LogGroup=/aws/lambda/orders-standard --query LastUpdateStatus"
     );
 }
 
@@ -225,8 +225,8 @@ fn a_changed_configuration_takes_effect_in_a_new_version() {
     let publish = "aws lambda publish-version --region eu-west-1 --function-name orders --query \
                    Version --output text";
     let alias = format!(
-        "aws lambda update-alias --region eu-west-1 --function-name orders --name live \
-         --function-version $({publish})"
+        "# this releases all other changes of $LATEST, too:\n# aws lambda update-alias --region \
+         eu-west-1 --function-name orders --name live --function-version $({publish})"
     );
     for (qualifier, end) in
         [("live", alias), ("3", format!("{publish}\npoint what invokes 3 at the new version"))]

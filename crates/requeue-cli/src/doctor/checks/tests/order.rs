@@ -430,7 +430,8 @@ fn commands_in_any_order_leave_a_visibility_timeout_above_the_timeout() {
         let sets = commands.iter().filter(|line| line.contains("VisibilityTimeout=")).count();
         assert!(sets > 0 && sets == of(&visible), "{commands:#?}");
         let at = |end: &str| commands.iter().position(|line| is_last(line, end));
-        assert!(at(&visible) < at(&format!("--timeout {timeout}")), "{commands:#?}");
+        let runs = format!("--timeout {timeout} --query LastUpdateStatus");
+        assert!(at(&visible) < at(&runs), "{commands:#?}");
     }
 }
 

@@ -20,7 +20,7 @@ fn remedies_name_what_is_there() {
                  correct the file; if it has null, stop, since kms:Decrypt is missing\n\
                  these commands replace all variables, as the file has them:\n\
                  aws lambda update-function-configuration --region eu-west-1 --function-name orders \
-                 --environment file://environment.json\n\
+                 --environment file://environment.json --query LastUpdateStatus\n\
                  rm environment.json",
             ],
         ),
@@ -133,7 +133,7 @@ fn remedies_name_what_is_there() {
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
                  https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
                  VisibilityTimeout=650\naws lambda update-function-configuration --region \
-                 eu-west-1 --function-name orders --timeout 105",
+                 eu-west-1 --function-name orders --timeout 105 --query LastUpdateStatus",
                 "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
             ],
         ),
