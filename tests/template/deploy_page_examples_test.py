@@ -161,10 +161,16 @@ class ExistingFunction(unittest.TestCase):
         page = (ROOT / "docs" / "start" / "existing-function.md").read_text()
         known = template()["Parameters"]
         (command,) = re.findall(r"^ *sam deploy (.*\\\n.*)$", page, re.MULTILINE)
-        given = parameters(shlex.split(command.replace("\\\n", "").partition("--parameter-overrides")[2]))
-        self.assertEqual(list(given), ["TargetFunction", "FunctionTimeout", "BatchingWindow", "Policy"])
-        self.assertEqual(json.loads(given["Policy"]), {"errorConfigs": {"temporary": {"maxRetries": 3}}})
-        for name, value in re.findall(r"\b([A-Z]\w+)=(\w+|\"\")", "".join(re.findall(r"`[^`\n]+`", page))):
+        overrides = command.replace("\\\n", "").partition("--parameter-overrides")[2]
+        options = re.findall(r"^ *FIFO=\S* OPTIONS=\((.*)\)$", page, re.MULTILINE)
+        fifo = ["Fifo", "DeadLetterMode", "MaxReceiveCount"]
+        for option, names, retries in zip(options, [["BatchingWindow"], fifo], [3, 4], strict=True):
+            given = parameters(shlex.split(overrides.replace('"${OPTIONS[@]}"', option)))
+            self.assertEqual(list(given), ["TargetFunction", "FunctionTimeout", *names, "Policy"])
+            self.assertEqual(json.loads(given["Policy"]), {"errorConfigs": {"temporary": {"maxRetries": retries}}})
+            for name in names:
+                self.assertIn(given[name], map(str, known[name].get("AllowedValues", [given[name]])))
+        for name, value in re.findall(r"\b([A-Z][a-z]\w+)=(\w+|\"\")", "".join(re.findall(r"`[^`\n]+`", page))):
             self.assertIn(name, known)
             self.assertIn(value, map(str, known[name].get("AllowedValues", [value])))
         (listed,) = re.findall(r"for LONGER in ([\d ]+);", page)
