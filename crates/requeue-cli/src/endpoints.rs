@@ -49,13 +49,14 @@ pub(crate) struct Endpoints(Vec<(&'static str, String)>, Option<String>);
 
 impl Endpoints {
     pub(crate) fn of(sdk: &SdkConfig) -> Self {
-        let profile = sdk::entered().map(|name| format!("--profile '{}' ", name.replace('\'', "")));
+        let profile =
+            sdk::entered().map(|name| format!("--profile '{}' ", name.replace('\'', "'\\''")));
         let options = |id| {
             let url = set_endpoint(id, sdk).map(|url| printable::url(&url));
             let url = url.map(|url| format!("--endpoint-url {url} ")).unwrap_or_default();
             url + profile.as_deref().unwrap_or_default()
         };
-        Self(SERVICES.map(|(name, id)| (name, options(id))).into(), profile.clone())
+        Self(SERVICES.map(|(name, id)| (name, options(id))).into(), profile)
     }
 
     /// The text, in which each command names its endpoint and the profile.
