@@ -43,7 +43,7 @@ pub(crate) struct Claim {
     /// The whole pace, if the limit is newer than the one in the state.
     restarted: Option<Pace>,
     /// How far reservations may run ahead of the interval.
-    ahead: u64,
+    pub(super) ahead: u64,
     seen: LimitState,
     gate: Time,
     /// Calls that were possible since the gate became free, and were not made.

@@ -167,9 +167,11 @@ impl LimitState {
         allowances: &[Allowance],
         now: SystemTime,
     ) -> Option<Self> {
-        let interval = nanos(Claim::new(known, *self, now).interval());
+        let claim = Claim::new(known, *self, now);
+        let interval = nanos(claim.interval());
         let now = epoch_nanos(now);
-        let reserved = self.tat.saturating_sub(now) / interval;
+        let without_burst = now.saturating_add(claim.ahead);
+        let reserved = self.tat.saturating_sub(without_burst) / interval;
         // If no allowance counts units, all of them count calls.
         let has_units = known.limit.has_units && allowances.iter().any(|it| it.counts_units);
         let counted = allowances.iter().filter(|it| it.counts_units == has_units);
@@ -178,7 +180,9 @@ impl LimitState {
             Cap::lowered(allowance, (interval, reserved), now).map(|cap| Self { cap, ..next })
         };
         let next = counted.fold(*self, |next, allowance| lowered(next, allowance).unwrap_or(next));
-        (next.cap != self.cap).then_some(next)
+        // Otherwise the burst would use up the rest at once.
+        let tat = if claim.ahead > 0 { self.tat.max(without_burst) } else { self.tat };
+        (next.cap != self.cap).then_some(Self { tat, ..next })
     }
 
     /// The limit in effect: an operator's, or that of an environment with a newer one.
@@ -214,16 +218,14 @@ impl LimitState {
 
     /// The change of the pace and the cap, unless another environment changes them first.
     pub(crate) fn pace_update(&self, next: &Self) -> Update {
-        let update = next.cap.written(&self.cap, Update::new());
+        let mut update = next.cap.written(&self.cap, Update::new());
+        if next.tat != self.tat {
+            update = update.when(TAT, 0..=next.tat).set(TAT, next.tat);
+        }
         if next.pace == self.pace {
             return update;
         }
         next.pace.written(self.pace.unchanged(update))
-    }
-
-    /// This state with the pace and the cap of another one.
-    pub(crate) fn at_pace_of(self, other: &Self) -> Self {
-        Self { pace: other.pace, cap: other.cap, ..self }
     }
 
     /// This state with its gate by another clock, which shows `to` when the first one shows `from`.

@@ -103,10 +103,10 @@ impl SharedPauses {
             let update = update.needed_for(end.duration_since(now).unwrap_or_default());
             // If this request fails, the next refused call reports the pace.
             let Ok(answer) = client.update(&item.key, &update).await else { return };
-            let before = LimitState::of(&answer.before);
-            let seen = if answer.is_changed { before.at_pace_of(&next) } else { before };
-            item.seen().limit = seen.with_units_of(&next);
-            if answer.is_changed {
+            let mut after = answer.before;
+            let is_changed = answer.is_changed && update.apply(&mut after);
+            item.seen().limit = LimitState::of(&after).with_units_of(&next);
+            if is_changed {
                 return;
             }
         }

@@ -60,12 +60,13 @@ pub struct Rated {
 }
 
 impl Rated {
-    /// The units that the limit knows of: those that the call used, from a moment after it on, unless
-    /// the table may not have been told.
-    fn units(&self, world: &World) -> u32 {
+    /// The units that the limit knows of at a reservation so long ago: those that the call used, from
+    /// a moment after it on, unless the table may not have been told.
+    fn units(&self, world: &World, reserved: Duration) -> u32 {
         let is_told = |ended: Instant| {
             let faults = |since| world.table.as_ref().map_or(0, |table| table.faults_since(since));
-            ended.elapsed() >= SETTLED && faults(ended - ALONE) == faults(ended + SETTLED)
+            ended.elapsed() >= SETTLED + reserved
+                && faults(ended - ALONE) == faults(ended + SETTLED)
         };
         self.used.filter(|(_, ended)| is_told(*ended)).map_or(self.units, |(used, _)| used)
     }
@@ -248,13 +249,19 @@ impl Book {
         let in_place = if in_place { plan.function_timeout } else { Duration::ZERO };
         let late = in_place.saturating_sub(in_place / 2_u32.pow(limited.after)) + plan.gathering();
         let units = if limited.has_units { self.units(n, limited.limit) } else { 1 };
+        // A heavy call also waits until its environment has made fewer calls.
+        let reserved = if copies::may_wait_in_place(plan) {
+            plan.function_timeout / 2
+        } else {
+            limited.limit.max_reservation + limited.later + limited.limit.interval() * (units - 1)
+        };
         let wipes = world.table.as_ref().map_or(0, |table| table.wiped());
         let calls = self.rated.entry(kept).or_default();
         let (at, id) = (Instant::now(), id.to_owned());
         calls.push(Rated { at, wipes, units, environment, id, used: None });
         let (mut before, mut largest, mut of_last_slot) = (0, 0, 0);
         for (rated, count) in calls.iter().rev().zip(1..) {
-            let (began, units) = (rated.at, rated.units(world));
+            let (began, units) = (rated.at, rated.units(world, reserved));
             (before, largest) = (before + u64::from(units), largest.max(units));
             let (interval, burst) = match set {
                 Some((since, bound)) if began >= since => bound,

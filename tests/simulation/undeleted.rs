@@ -52,9 +52,10 @@ impl Book {
     /// sent a copy on an earlier receive.
     pub fn remembered(&self, invocation: &Invocation, n: usize) -> usize {
         let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
-        // Also by a batch that has not ended yet.
+        // Also by a batch that has not ended yet. Which copy a worker sent for which of two receives is
+        // not known.
         let copies = |other: &Invocation, id: &String| {
-            !std::ptr::eq(other, invocation)
+            (!std::ptr::eq(other, invocation) || self.in_hand_twice.contains(&n))
                 && other.environment == invocation.environment
                 && other.members.contains_key(id)
                 && other.confirmed.contains_key(&n)
