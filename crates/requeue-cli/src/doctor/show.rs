@@ -15,6 +15,7 @@ pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 
 pub(crate) type Counts = [(Level, usize); 4];
 
+const COMMAND: &str = "           ";
 const COMMENT: &str = "           # ";
 
 pub(crate) fn counts(levels: &(impl Iterator<Item = Level> + Clone)) -> Counts {
@@ -67,13 +68,12 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
     reasons.into_iter().map(told).chain(steps).collect()
 }
 
-/// Lines for a shell: the first command after `> `, and all words as comments.
+/// Lines for a shell, which can all be pasted: commands, and all words as comments.
 fn steps(remedy: &Remedy, columns: usize) -> String {
-    let (mut text, mut head) = (String::new(), "         > ");
+    let mut text = String::new();
     for step in remedy.lines() {
         if is_command(step) {
-            text += &(table::hanging_command(head, step, columns) + "\n");
-            head = "           ";
+            text += &(table::hanging_command(COMMAND, step, columns) + "\n");
         } else {
             let words = step.trim_start_matches("# ");
             let words = table::hanging("", words, columns.saturating_sub(COMMENT.len()));
@@ -158,10 +158,9 @@ mod tests {
             assert!(!block.contains("or: or"), "{block}");
             let mut goes_on = false;
             let lines = block.lines().map(|line| {
-                let (head, line) = line.split_at(11);
-                assert!(["         > ", "           "].contains(&head), "{block}");
+                let line = line.strip_prefix(COMMAND).expect("a line of a remedy");
                 let (is_comment, first) = (line.starts_with("# "), line.split(' ').next());
-                let programs = ["aws", "requeue", "umask", "rm", "jq"].map(Some);
+                let programs = ["aws", "requeue", "install", "rm"].map(Some);
                 assert!(goes_on || is_comment || programs.contains(&first), "{block}");
                 goes_on = !is_comment && line.ends_with(" \\");
                 line

@@ -179,7 +179,7 @@ async fn commands_for_an_emulator_name_its_endpoint() {
     let alone = Alone::serve().await;
     let (_, said, _) = alone.doctor(&[], Stdio::piped());
     let commands: Vec<&str> =
-        said.lines().filter_map(|line| line.trim_start().strip_prefix("> aws ")).collect();
+        said.lines().filter_map(|line| line.trim_start().strip_prefix("aws ")).collect();
     let named = format!("--endpoint-url {} sqs ", alone.server.url());
     assert!(commands.iter().any(|command| command.starts_with(&named)), "{said}");
     assert!(commands.iter().all(|command| command.starts_with("--endpoint-url ")), "{said}");
@@ -210,9 +210,8 @@ async fn a_dead_letter_queue_gets_no_advice_for_a_queue_of_a_worker() {
     let sqs = &alone.sqs;
     sqs.create_queue("paid", [("RedrivePolicy", policy(&alone.queue).as_str())]).unwrap();
     let (status, stdout, stderr) = alone.doctor(&[], Stdio::piped());
-    let told = "error: orders is the dead-letter queue of paid; check a queue that messages are \
-                handled from: `requeue doctor --queue paid`; `requeue dlq list --queue orders` shows \
-                the dead letters\n";
+    let told = "error: orders is the dead-letter queue of paid; check its source queue: `requeue \
+                doctor --queue paid`; `requeue dlq list --queue orders` shows the dead letters\n";
     assert_eq!((status, stdout.as_str(), stderr.as_str()), (1, "", told));
     // With a dead-letter queue of its own it may be handled too.
     let last = sqs.create_queue("last", []).unwrap();

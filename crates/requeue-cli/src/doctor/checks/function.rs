@@ -124,7 +124,7 @@ fn correct_settings(context: &Context<'_>) -> Remedy {
     let replace = remedy::configuration(context, function, "--environment file://environment.json");
     let first = [
         "correct them in the template, below Environment: Variables, and deploy; or by hand:",
-        "umask 077",
+        "install -m 600 /dev/null environment.json",
         &read,
         "correct the file; if it has null, stop, since kms:Decrypt is missing",
         "these commands replace all variables, as the file has them:",
@@ -155,7 +155,8 @@ pub(super) fn mapping(context: &Context<'_>) -> Checked {
     };
     let names: Vec<&str> =
         context.deployment.paths.iter().map(|path| path.source.arn.name()).collect();
-    let run = |function: &String| format!("requeue doctor --function {function}");
+    let region = context.region();
+    let run = |function: &String| format!("requeue doctor --region {region} --function {function}");
     if names.is_empty() && function.mapped.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";

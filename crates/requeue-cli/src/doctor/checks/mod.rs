@@ -155,18 +155,15 @@ checks! {
     "recursive-loop", function::recursive_loop, "Requeue sends copies to the function's own \
         queue. Without RecursiveLoop: Allow, Lambda dead-letters a message after about 16.";
     "concurrency", function::concurrency, "Failed messages do not slow Lambda's poller down: \
-        without a limit it runs up to 1,250 batches at a time. If Lambda throttles an invocation, \
-        each of its messages has used up a receive.";
-    "logs", logs::logs, "For each message that did not succeed at once, the log has a line at \
-        INFO.";
+        without a limit it runs up to 1,250 batches at once. A throttled one costs a receive each.";
+    "logs", logs::logs, "Each message that fails or waits has a line at INFO.";
     "log-permissions", logs::log_permissions, "The log explains each retry, and CloudWatch reads \
         the metrics from it.";
     "secret-permissions", secrets::secret_permissions, "If a function may not read its secrets, \
         it does not start, and SQS redelivers its messages until they are dead-lettered. A KMS \
         key of your own also needs kms:Decrypt.";
     "table", table::table, "By the table, all execution environments share a rate limit. Without \
-        it, each keeps a part of the limit. DynamoDB deletes unused items only if the table's \
-        time to live is on.";
+        it, each keeps a part of the limit. Its unused items stay without a time to live.";
     "table-permissions", table::table_permissions, "If the role may not read and change items, \
         the function does without the table. A KMS key of your own also needs kms:Decrypt.";
     "rate-limit", table::rate_limit, "A limit counts the calls of all execution environments \
@@ -177,8 +174,7 @@ checks! {
         messages afterwards. If it ends before, the messages are handled again.";
     "target-concurrency", target::concurrency, "Lambda throttles a target without free \
         concurrency, and its messages are deferred.";
-    "target-permissions", target::permissions, "The function invokes its target with its own \
-        role.";
+    "target-permissions", target::permissions, "The function invokes its target with its role.";
 }
 
 // Of each queue, after those of the function.

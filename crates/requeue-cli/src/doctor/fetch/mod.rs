@@ -15,7 +15,7 @@ use super::calls::{list, text};
 use super::checks::{SENDING, TAKING};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
-    Unread,
+    SOURCES, Unread,
 };
 use super::settings;
 use crate::Error;
@@ -145,33 +145,30 @@ impl Clients {
         source: Reached,
         policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
-        self.refuse_dead_letters(&source).await?;
+        let unread = self.refuse_dead_letters(&source).await?;
+        let unlisted = unread.or_else(|| source.consumers.as_ref().err().cloned());
         let settings = Ok(settings::of_worker(policy).await);
-        let unlisted = source.consumers.as_ref().err().cloned();
         let path = Box::pin(self.path(None, source, None, &settings)).await;
         Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
     }
 
     /// An error if this queue is the dead-letter queue of another one. A redrive policy, as a
     /// worker's queue needs, would move its messages away when somebody looks at them.
-    async fn refuse_dead_letters(&self, queue: &Reached) -> Result<(), Error> {
+    async fn refuse_dead_letters(&self, queue: &Reached) -> Result<Option<Unread>, Error> {
         if queue.known().is_some_and(|queue| queue.redrive.is_some()) {
-            return Ok(());
+            return Ok(None);
         }
         let request = self.sqs.list_dead_letter_source_queues().queue_url(queue.arn.url());
-        let permission = "sqs:ListDeadLetterSourceQueues";
-        let listed = self.ask(permission, queue.arn.name(), request.send()).await;
-        // Without the permission it counts as a worker's queue.
-        let urls = listed.map(|listed| listed.queue_urls).unwrap_or_default();
+        let urls = match self.ask(SOURCES, queue.arn.name(), request.send()).await {
+            Ok(listed) => listed.queue_urls,
+            Err(unread) => return Ok(Some(unread)),
+        };
         let names: Vec<&str> = urls.iter().filter_map(|url| url.rsplit('/').next()).collect();
-        let Some(first) = names.first() else { return Ok(()) };
-        Err(format!(
-            "{name} is the dead-letter queue of {}; check a queue that messages are handled from: \
-             `requeue doctor --queue {first}`; `requeue dlq list --queue {name}` shows the dead letters",
-            names.join(" and "),
-            name = queue.arn.name()
-        )
-        .into())
+        let Some(first) = names.first() else { return Ok(None) };
+        let (name, sources) = (queue.arn.name(), names.join(" and "));
+        let check = format!("check its source queue: `requeue doctor --queue {first}`");
+        let look = format!("`requeue dlq list --queue {name}` shows the dead letters");
+        Err(format!("{name} is the dead-letter queue of {sources}; {check}; {look}").into())
     }
 
     async fn deployment(&self, invoked: &Invoked, policy: Option<&Document>) -> Deployment {

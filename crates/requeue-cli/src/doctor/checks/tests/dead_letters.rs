@@ -13,6 +13,16 @@ fn consumed(d: &mut Deployment, consumers: Known<Vec<Mapping>>) {
 
 pub(super) const ROWS: &[Row] = &[
     ("redrive-policy", |d| d.queue().redrive = None, Some(Danger)),
+    // It may be a dead-letter queue.
+    (
+        "redrive-policy",
+        |d| {
+            d.queue().redrive = None;
+            let unread = refused::<()>().unwrap_err();
+            d.unlisted = Some(Unread { permission: SOURCES, ..unread });
+        },
+        Some(Unknown),
+    ),
     (
         "redrive-policy",
         |d| {

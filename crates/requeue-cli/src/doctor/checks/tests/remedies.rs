@@ -14,7 +14,7 @@ fn remedies_name_what_is_there() {
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
             &[
                 "correct them in the template, below Environment: Variables, and deploy; or by hand:\n\
-                 umask 077\n\
+                 install -m 600 /dev/null environment.json\n\
                  aws lambda get-function-configuration --region eu-west-1 --function-name orders \
                  --query '{Variables: Environment.Variables}' --output json > environment.json\n\
                  correct the file; if it has null, stop, since kms:Decrypt is missing\n\
