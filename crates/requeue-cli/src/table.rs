@@ -231,15 +231,23 @@ pub(crate) fn hanging(head: &str, text: &str, columns: usize) -> String {
     broken(head, indent, text.split(' '), "", columns)
 }
 
-/// As [`hanging`], but a shell can read the lines of a command together.
-pub(crate) fn hanging_command(head: &str, text: &str, columns: usize) -> String {
+/// Whether a shell can run the step; if not, it is in words.
+pub(crate) fn is_command(step: &str) -> bool {
+    ["aws ", "requeue ", "curl ", "install ", "rm "].iter().any(|it| step.starts_with(it))
+}
+
+/// A step in lines. A shell can read those of a command together.
+pub(crate) fn hanging_step(step: &str, columns: usize) -> String {
+    if !is_command(step) {
+        return hanging("", step, columns);
+    }
     // A blank between quotes is a part of an argument.
     let mut is_quoted = false;
-    let words = text.split(|character| {
+    let words = step.split(|character| {
         is_quoted ^= character == '\'';
         character == ' ' && !is_quoted
     });
-    broken(head, head.width() + 2, words, " \\", columns)
+    broken("", 2, words, " \\", columns)
 }
 
 /// The word in pieces that are as wide as a line, so each of them but the last fills one.
@@ -476,11 +484,11 @@ mod tests {
     fn a_command_goes_on_as_a_shell_reads_it() {
         let text = "aws sqs set-queue-attributes --queue-url URL --attributes '{\"a b\":\"c d\"}'";
         is_shown(
-            &hanging_command("    ", text, 40),
+            &hanging_step(text, 36),
             &[
-                "    aws sqs set-queue-attributes \\",
-                "      --queue-url URL --attributes \\",
-                "      '{\"a b\":\"c d\"}'",
+                "aws sqs set-queue-attributes \\",
+                "  --queue-url URL --attributes \\",
+                "  '{\"a b\":\"c d\"}'",
             ],
         );
     }

@@ -15,6 +15,7 @@ use super::facts::{
 use crate::document::{RETRIED_CLASSES, age_budget, max_retries};
 use crate::endpoints::Endpoints;
 use crate::failed_call::Cause;
+use crate::table::is_command;
 
 /// From good to bad. Unknown is never good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -79,11 +80,6 @@ impl Remedy {
     pub(super) fn at(&self, endpoints: &Endpoints) -> Self {
         Self(endpoints.named_in(&self.0))
     }
-}
-
-/// Whether a shell can run the step; if not, it is in words.
-pub(super) fn is_command(step: &str) -> bool {
-    ["aws ", "requeue ", "curl ", "install ", "rm "].iter().any(|it| step.starts_with(it))
 }
 
 impl<T: AsRef<str> + Into<String>> From<T> for Remedy {

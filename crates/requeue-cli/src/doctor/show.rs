@@ -7,9 +7,9 @@ use std::io::stdout;
 use requeue::printable;
 use serde_json::{Value, json};
 
-use super::diagnosis::{Finding, Level, Remedy, is_command};
+use super::diagnosis::{Finding, Level, Remedy};
 use super::facts::{Deployment, Function};
-use crate::table;
+use crate::table::{self, is_command};
 
 pub(crate) type Examined = [(Deployment, Vec<Finding>)];
 
@@ -68,17 +68,15 @@ pub(crate) fn below<'t>(reasons: impl IntoIterator<Item = &'t str>, remedies: &[
     reasons.into_iter().map(told).chain(steps).collect()
 }
 
-/// Lines for a shell, which can all be pasted: commands, and all words as comments.
+/// Lines for a shell, which can all be pasted: commands, and all else as comments. A command in a
+/// comment can be pasted without the marks.
 fn steps(remedy: &Remedy, columns: usize) -> String {
     let mut text = String::new();
     for step in remedy.lines() {
-        if is_command(step) {
-            text += &(table::hanging_command(COMMAND, step, columns) + "\n");
-        } else {
-            let words = step.trim_start_matches("# ");
-            let words = table::hanging("", words, columns.saturating_sub(COMMENT.len()));
-            text.extend(words.lines().map(|line| format!("{COMMENT}{line}\n")));
-        }
+        let head = if is_command(step) { COMMAND } else { COMMENT };
+        let columns = columns.saturating_sub(head.len());
+        let lines = table::hanging_step(step.trim_start_matches("# "), columns);
+        text.extend(lines.lines().map(|line| format!("{head}{line}\n")));
     }
     text
 }
@@ -135,9 +133,9 @@ mod tests {
     #[test]
     fn each_line_of_a_comment_is_one() {
         let remedy = Remedy::from("aws sqs set-queue-attributes --queue-url URL --attributes A=1");
-        let told = "           # or:\n           # aws sqs set-queue-attributes\n           # \
-                    --queue-url URL --attributes\n           # A=1\n";
-        assert_eq!(steps(&remedy.commented("or:"), 42), told);
+        let told = "           # or:\n           # aws sqs set-queue-attributes \\\n           #   \
+                    --queue-url URL \\\n           #   --attributes A=1\n";
+        assert_eq!(steps(&remedy.commented("or:"), 43), told);
         let lines = steps(&"# give the function's role a longer permission".into(), 30);
         assert!(lines.lines().count() > 2, "{lines}");
         assert!(lines.lines().all(|line| line.starts_with(COMMENT)), "{lines}");

@@ -13,6 +13,7 @@ use super::{Age, Arguments, Depth, FunctionStatus, METRICS, Status};
 use crate::Error;
 use crate::dlq::sqs::Sqs;
 use crate::doctor::{Arn, Clients, Invoked, Known, settings, text, unknown};
+use crate::endpoints::Endpoints;
 use crate::failed_call::Cause;
 use crate::function::FunctionConfiguration;
 use crate::observe::epoch_millis;
@@ -90,7 +91,8 @@ impl Reader {
     }
 
     fn tell(&mut self, unknown: String) {
-        self.status.unknown.push(unknown);
+        let endpoints = self.clients.as_ref().map(|clients| Endpoints::of(&clients.sdk));
+        self.status.unknown.push(endpoints.map_or(unknown.clone(), |it| it.named_in(&unknown)));
     }
 
     fn known<T>(&mut self, what: &str, fact: Known<T>) -> Option<T> {

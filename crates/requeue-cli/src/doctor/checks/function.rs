@@ -127,10 +127,11 @@ fn correct_settings(context: &Context<'_>) -> Remedy {
         "install -m 600 /dev/null environment.json",
         &read,
         "correct the file; if it has null, stop, since kms:Decrypt is missing",
-        "these commands replace all variables, as the file has them:",
     ];
     // The file shows the variables in plain text.
-    Remedy::of(first.into_iter().chain(replace.lines()).chain(["rm environment.json"]))
+    let replace = Remedy::from(&*replace).then("rm environment.json");
+    let replace = replace.commented("then replace all variables by those of the file:");
+    Remedy::of(first.into_iter().chain(replace.lines()))
 }
 
 /// The options that name the function, or else its only queue.
@@ -320,11 +321,13 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
         );
         let raise = format!(
             "aws service-quotas request-service-quota-increase --region {} --service-code lambda \
-             --quota-code L-B99A9384 --desired-value 1000",
+             --quota-code L-B99A9384 --desired-value QUOTA",
             context.region()
         );
+        let more = needed.saturating_sub(free);
+        let raise = Remedy::from(raise).then(format!("QUOTA is at least the present one + {more}"));
         let level = if free < needed { Level::Warning } else { Level::Ok };
-        return at(level, found, [raise, lower]);
+        return at(level, found, [lower.into(), raise]);
     };
     let is_bounded = unbounded().next().is_none();
     let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });

@@ -31,7 +31,7 @@ pub(super) fn delay(context: &Context<'_>) -> Checked {
     let level = if delay.is_zero() { Level::Ok } else { Level::Warning };
     let set = remedy::queue_attribute(arn, "DelaySeconds", 0);
     let keep = "ignore this check, if each message is to wait, as for the time to cancel an order";
-    at(level, format!("DelaySeconds is {}", delay.as_secs()), [&set, keep])
+    at(level, format!("DelaySeconds is {}", delay.as_secs()), [keep, &set])
 }
 
 pub(super) fn visibility_timeout(context: &Context<'_>) -> Checked {

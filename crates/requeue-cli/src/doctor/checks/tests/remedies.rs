@@ -8,7 +8,7 @@ pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'stati
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 14] = [
+    let table: [Remedies; 16] = [
         (
             "settings",
             |d| d.valid().problems.push("REQUEUE_X is unknown".to_owned()),
@@ -18,10 +18,10 @@ fn remedies_name_what_is_there() {
                  aws lambda get-function-configuration --region eu-west-1 --function-name orders \
                  --query '{Variables: Environment.Variables}' --output json > environment.json\n\
                  correct the file; if it has null, stop, since kms:Decrypt is missing\n\
-                 these commands replace all variables, as the file has them:\n\
-                 aws lambda update-function-configuration --region eu-west-1 --function-name orders \
+                 # then replace all variables by those of the file:\n\
+                 # aws lambda update-function-configuration --region eu-west-1 --function-name orders \
                  --environment file://environment.json --query LastUpdateStatus\n\
-                 rm environment.json",
+                 # rm environment.json",
             ],
         ),
         (
@@ -39,6 +39,17 @@ fn remedies_name_what_is_there() {
             &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
                VisibilityTimeout=380"],
+        ),
+        // A delay may be wanted.
+        (
+            "queue-delay",
+            |d| d.queue().delay = secs(60),
+            &[
+                "ignore this check, if each message is to wait, as for the time to cancel an order",
+                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+                 DelaySeconds=0",
+            ],
         ),
         (
             "retention",
@@ -96,6 +107,16 @@ fn remedies_name_what_is_there() {
                 "template, parameters: `ReserveConcurrency=true`, which reserves as many as the \
                  mapping needs",
                 "lower the MaximumConcurrency or the MaximumPollers of the mappings",
+            ],
+        ),
+        (
+            "concurrency",
+            |d| d.function().unreserved_concurrency = Ok(7),
+            &[
+                "lower the MaximumConcurrency or the MaximumPollers of the mappings",
+                "aws service-quotas request-service-quota-increase --region eu-west-1 \
+                 --service-code lambda --quota-code L-B99A9384 --desired-value QUOTA\nQUOTA is at \
+                 least the present one + 3",
             ],
         ),
         // AWS leaves 100 unreserved.
