@@ -82,6 +82,9 @@ fn policy_line(policy: &RetryPolicy) -> String {
     format!("{}; {}", retries(policy.max_retries), delays.collect::<Vec<_>>().join(", "))
 }
 
+/// Of `maxReservationSeconds`.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// With few handlers, the tenants of a fair limit wait for each other.
 pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
     let Settings { policy, limits, .. } = settings;
@@ -89,10 +92,12 @@ pub(super) fn lacks_room(settings: &Settings) -> Option<String> {
     let most = u64::try_from(limits.concurrency).unwrap_or(u64::MAX);
     (most < needed).then(|| {
         let (most, needed) = (thousands(most), thousands(needed));
+        let is_long = policy.limit.is_some_and(|limit| limit.max_reservation > SHORTEST);
+        let shorter = if is_long { ", or set maxReservationSeconds to 1" } else { "" };
         format!(
             "messages that wait for their reservations take up handlers, of which there are {most}: \
              with fewer than {needed}, twice the calls of maxReservationSeconds, tenants wait for each \
-             other; raise --concurrency, or set maxReservationSeconds to 1"
+             other; raise --concurrency{shorter}"
         )
     })
 }
@@ -261,6 +266,9 @@ mod tests {
         let fair = r#"{"rateLimit": {"limit": 20, "fairBy": "/tenant"}}"#;
         let told = note(fair, 79).expect("a note");
         assert!(told.contains("there are 79") && told.contains("fewer than 80"), "{told}");
+        assert!(told.contains("set maxReservationSeconds to 1"), "{told}");
+        let shortest = fair.replace("20,", r#"20, "maxReservationSeconds": 1,"#);
+        assert!(note(&shortest, 39).expect("a note").ends_with("raise --concurrency"));
         assert_eq!(note(fair, 80), None);
         assert_eq!(note(r#"{"rateLimit": {"limit": 20}}"#, 10), None);
     }
