@@ -49,6 +49,18 @@ impl Reader {
         for queue in queues.iter().filter_map(|queue| queue.parse().ok()) {
             self.queue(&queue).await?;
         }
+        if invoked.mappings.is_empty() {
+            let name = invoked.configuration.function_name.as_deref().unwrap_or_default();
+            let why = if invoked.mapped.is_empty() {
+                format!(
+                    "no event source mapping invokes {name}; if one invokes an alias, name it as \
+                     {name}:ALIAS"
+                )
+            } else {
+                format!("name what the mappings invoke: {}", invoked.mapped.join(" or "))
+            };
+            self.tell(format!("queues and counts: {why}"));
+        }
         self.function(invoked.configuration, &invoked.mappings).await;
         Ok(self.status)
     }
@@ -162,12 +174,6 @@ impl Reader {
             (Arn::of(&arn).resource.to_owned(), state)
         });
         let mappings: Vec<_> = each.collect();
-        if mappings.is_empty() {
-            self.tell(format!(
-                "queues and counts: no event source mapping invokes {name}; if one invokes an alias, name it as \
-                 {name}:ALIAS"
-            ));
-        }
         // Without its settings, the metrics have the function's name.
         let service = settings.as_ref().map_or(Some(&*name), |read| {
             read.config.metrics.as_ref().map(|metrics| &*metrics.service)

@@ -247,13 +247,14 @@ pub(super) fn direct_queue(context: &Context<'_>) -> Checked {
         return warning(found, [remedy]);
     }
     if let Some(other) = dead_letters(context).ok().filter(|other| other.arn != *direct) {
-        let other = other.arn.name();
+        // Their names may be the same in two regions.
+        let other = &other.arn;
         let (level, is) = match &reached.queue {
             Ok(None) => (Level::Danger, "does not exist, and is"),
             _ => (Level::Warning, "is"),
         };
         let found = format!(
-            "{name} {is} not {other}, the dead-letter queue of the redrive policy, where the `dlq` \
+            "{direct} {is} not {other}, the dead-letter queue of the redrive policy, where the `dlq` \
              commands and the alarms look"
         );
         return at(level, found, [set_url()]);

@@ -129,7 +129,7 @@ fn correct_settings(context: &Context<'_>) -> Remedy {
         "correct the file; if it has null, stop, since kms:Decrypt is missing",
     ];
     // The file shows the variables in plain text.
-    let replace = Remedy::from(&*replace).then("rm environment.json");
+    let replace = replace.then("rm environment.json");
     let replace = replace.commented("then replace all variables by those of the file:");
     Remedy::of(first.into_iter().chain(replace.lines()))
 }

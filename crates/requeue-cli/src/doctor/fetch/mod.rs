@@ -42,7 +42,7 @@ pub(crate) struct Invoked {
     pub(crate) configuration: FunctionConfiguration,
     pub(crate) mappings: Vec<Value>,
     qualifier: Option<String>,
-    mapped: Vec<String>,
+    pub(crate) mapped: Vec<String>,
 }
 
 impl Clients {
@@ -74,7 +74,7 @@ impl Clients {
             }
             _ => name.to_owned(),
         };
-        let mappings = self.mappings("FunctionName", &listed, name).await;
+        let mappings = self.mappings("FunctionName", &listed).await;
         let mappings = mappings.map_err(|unread| self.told(&unread))?;
         // A mapping on another version or alias runs other settings.
         let of = |mapping: &Value| {
@@ -94,11 +94,11 @@ impl Clients {
     }
 
     pub(crate) async fn consumers(&self, queue: &str) -> Known<Vec<Value>> {
-        self.mappings("EventSourceArn", queue, queue).await
+        self.mappings("EventSourceArn", queue).await
     }
 
-    /// All mappings with this `FunctionName` or `EventSourceArn`, about this resource.
-    async fn mappings(&self, parameter: &str, value: &str, about: &str) -> Known<Vec<Value>> {
+    /// All mappings with this `FunctionName` or `EventSourceArn`.
+    async fn mappings(&self, parameter: &str, value: &str) -> Known<Vec<Value>> {
         let first = format!("2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
         let page = async |marker: Option<String>| {
             let marker = marker.map(|marker| format!("&Marker={}", encoded(&marker)));
@@ -106,7 +106,7 @@ impl Clients {
                 get(&self.sdk, &format!("{first}{}", marker.unwrap_or_default())).await?;
             Ok((list(&page["EventSourceMappings"]).to_vec(), text(&page["NextMarker"])))
         };
-        self.list(MAPPINGS, about, page).await
+        self.list(MAPPINGS, "*", page).await
     }
 
     /// The functions that this queue invokes; or the queue alone, as a worker's.

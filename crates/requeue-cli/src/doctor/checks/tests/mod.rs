@@ -378,11 +378,14 @@ pub(in super::super) fn changed() -> impl Iterator<Item = Deployment> {
     rows.chain(remedies).flat_map(|change| {
         let mut deployment = good();
         change(&mut deployment);
-        let mut without = deployment.clone();
+        let (mut without, mut aliased) = (deployment.clone(), deployment.clone());
         if let Ok(read) = &mut without.settings {
             read.variables = 0;
         }
-        [deployment, without]
+        if let Some(function) = &mut aliased.function {
+            function.qualifier = Some("live".to_owned());
+        }
+        [deployment, without, aliased]
     })
 }
 
