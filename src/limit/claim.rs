@@ -43,7 +43,12 @@ pub(crate) struct Claim {
     /// The whole pace, if the limit is newer than the one in the state.
     restarted: Option<Pace>,
     /// How far reservations may run ahead of the interval.
-    pub(super) ahead: u64,
+    ahead: u64,
+    /// The end of an allowance of which a service has said that little is left. Until then it gets
+    /// no call of the burst.
+    no_burst_until: u64,
+    /// The interval from then on.
+    uncapped: u64,
     seen: LimitState,
     gate: Time,
     /// Calls that were possible since the gate became free, and were not made.
@@ -84,7 +89,8 @@ impl Claim {
         seen.pace = restarted.unwrap_or(seen.pace);
         let part = if limit.adaptive { seen.pace.part_at(limit, now) } else { WHOLE };
         let whole_interval = seen.pace.interval(limit);
-        let interval = seen.cap.slower(longer(whole_interval, part), now);
+        let uncapped = longer(whole_interval, part);
+        let interval = seen.cap.slower(uncapped, now);
         // A slower pace must not allow more calls at once.
         let ahead = whole_interval.saturating_mul(u64::from(limit.burst.max(1) - 1));
         let slowest = if limit.adaptive { longer(whole_interval, LEAST) } else { whole_interval };
@@ -105,6 +111,8 @@ impl Claim {
             } else {
                 (whole_interval, LATER)
             },
+            no_burst_until: if seen.cap.is_over(now) { 0 } else { seen.cap.ends() },
+            uncapped,
             pause: seen.overrides.pause(now),
             lasting_part: if limit.adaptive { seen.pace.lasting_part(limit, now) } else { WHOLE },
             is_adaptive: limit.adaptive,
@@ -285,7 +293,14 @@ impl Claim {
     }
 
     fn places(&self, number: u64) -> u64 {
-        self.interval.saturating_mul(number)
+        let capped = self.no_burst_until.saturating_sub(self.now);
+        let after = self.uncapped.saturating_mul(number);
+        self.interval.saturating_mul(number).min(capped.saturating_add(after))
+    }
+
+    /// The time of a call whose reservation begins then.
+    pub(super) fn due(&self, at: u64) -> u64 {
+        at.min(at.saturating_sub(self.ahead).max(self.no_burst_until))
     }
 
     /// How long this many calls take. The pace may grow meanwhile, so a message returns earlier
@@ -301,7 +316,7 @@ impl Claim {
     /// which begin with the next free reservation.
     fn turn(&self, state: &LimitState, tag: StartTag, earliest: u64) -> SystemTime {
         let is_lost = self.slots == 0 && matches!(self.gate, Time::Lost { .. });
-        let gate = if is_lost { 0 } else { state.tat.saturating_sub(self.ahead) };
+        let gate = if is_lost { 0 } else { self.due(state.tat) };
         let waits = self.lasts(state.line.before(tag));
         let earlier = if self.interval < 2 * EARLIER { EARLIER } else { 0 };
         let at = gate.max(self.now).saturating_add(waits).saturating_sub(earlier);
@@ -323,7 +338,7 @@ impl Claim {
     /// The time of the reservation of this number.
     fn slot(&self, tat: u64, number: u64) -> u64 {
         let at = self.free_from(tat).saturating_add(self.places(number));
-        at.saturating_sub(self.ahead).max(self.now)
+        self.due(at).max(self.now)
     }
 
     fn next_number(&self) -> u64 {
@@ -337,7 +352,9 @@ impl Claim {
         if self.slot(self.seen.tat, number) - self.now > longest {
             return Share::Full;
         }
-        let latest = self.now.saturating_add(longest).saturating_add(self.ahead);
+        let latest = self.now.saturating_add(longest);
+        let ahead = if latest < self.no_burst_until { 0 } else { self.ahead };
+        let latest = latest.saturating_add(ahead);
         self.latest = self.latest.min(latest.saturating_sub(self.places(number)));
         let is_old = self.unused > LATELY / self.interval;
         if self.gate == Time::Over && is_old && self.line.backlog() > 0 {

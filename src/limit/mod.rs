@@ -170,19 +170,19 @@ impl LimitState {
         let claim = Claim::new(known, *self, now);
         let interval = nanos(claim.interval());
         let now = epoch_nanos(now);
-        let without_burst = now.saturating_add(claim.ahead);
-        let reserved = self.tat.saturating_sub(without_burst) / interval;
+        let due = claim.due(self.tat.max(now));
+        let (reserved, spare) =
+            (due.saturating_sub(now) / interval, now.saturating_sub(due) / interval);
         // If no allowance counts units, all of them count calls.
         let has_units = known.limit.has_units && allowances.iter().any(|it| it.counts_units);
         let counted = allowances.iter().filter(|it| it.counts_units == has_units);
         let lowered = |next: Self, allowance: &Allowance| {
             let interval = next.cap.slower(interval, now);
-            Cap::lowered(allowance, (interval, reserved), now).map(|cap| Self { cap, ..next })
+            let cap = Cap::lowered(allowance, (interval, reserved, spare), now);
+            cap.map(|cap| Self { cap, ..next })
         };
         let next = counted.fold(*self, |next, allowance| lowered(next, allowance).unwrap_or(next));
-        // Otherwise the burst would use up the rest at once.
-        let tat = if claim.ahead > 0 { self.tat.max(without_burst) } else { self.tat };
-        (next.cap != self.cap).then_some(Self { tat, ..next })
+        (next.cap != self.cap).then_some(next)
     }
 
     /// The limit in effect: an operator's, or that of an environment with a newer one.
@@ -218,10 +218,7 @@ impl LimitState {
 
     /// The change of the pace and the cap, unless another environment changes them first.
     pub(crate) fn pace_update(&self, next: &Self) -> Update {
-        let mut update = next.cap.written(&self.cap, Update::new());
-        if next.tat != self.tat {
-            update = update.when(TAT, 0..=next.tat).set(TAT, next.tat);
-        }
+        let update = next.cap.written(&self.cap, Update::new());
         if next.pace == self.pace {
             return update;
         }

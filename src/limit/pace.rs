@@ -258,10 +258,11 @@ impl Cap {
         if now < self.until { interval.max(self.interval) } else { interval }
     }
 
-    /// The cap by an allowance, if it is slower than the current pace, with `reserved` units.
+    /// The cap by an allowance, if that leaves less than is possible at the current pace: with
+    /// `reserved` units that are still to come, and `spare` ones that the burst has left.
     pub(super) fn lowered(
         allowance: &Allowance,
-        (interval, reserved): (u64, u64),
+        (interval, reserved, spare): (u64, u64, u64),
         now: u64,
     ) -> Option<Self> {
         let Allowance { limit, remaining, resets_in, .. } = *allowance;
@@ -269,7 +270,8 @@ impl Cap {
         let time = nanos(resets_in.min(LONGEST));
         let rest = remaining.saturating_sub(reserved).max(1);
         let spread = (time / rest).min(nanos(LONGEST_INTERVAL));
-        let is_lower = interval < spread / 100 * WORTH;
+        let possible = (time / interval).saturating_add(spare);
+        let is_lower = rest.saturating_mul(100) < possible.saturating_mul(WORTH);
         (!is_plenty && is_lower).then(|| Self { interval: spread, until: now.saturating_add(time) })
     }
 
@@ -395,7 +397,7 @@ mod tests {
     #[test]
     fn a_cap_spreads_what_is_left_once_it_is_less_than_a_fifth() {
         let cap = |allowance, interval, reserved| {
-            let cap = Cap::lowered(&allowance, (interval, reserved), NOW)?;
+            let cap = Cap::lowered(&allowance, (interval, reserved, 0), NOW)?;
             assert_eq!(cap.until, NOW + nanos(allowance.resets_in));
             Some(cap.interval)
         };
@@ -419,7 +421,7 @@ mod tests {
     #[test]
     fn a_cap_is_bounded_whatever_a_response_says() {
         let year = Allowance { resets_in: Duration::from_hours(8_760), ..left(0) };
-        let cap = Cap::lowered(&year, (1, 0), NOW).expect("a cap");
+        let cap = Cap::lowered(&year, (1, 0, 0), NOW).expect("a cap");
         assert_eq!(cap, Cap { interval: 3_600 * SECOND, until: NOW + 86_400 * SECOND });
         assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND - 1), 3_600 * SECOND);
         assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND), SECOND);
@@ -431,7 +433,8 @@ mod tests {
     fn of_two_caps_at_once_the_first_counts_and_the_other_is_decided_anew() {
         let mut item = Item::default();
         let seen = Cap::of(&item);
-        let lowered = |remaining| Cap::lowered(&left(remaining), (SECOND, 0), NOW).expect("a cap");
+        let lowered =
+            |remaining| Cap::lowered(&left(remaining), (SECOND, 0, 0), NOW).expect("a cap");
         assert!(lowered(10).written(&seen, Update::new()).apply(&mut item));
         assert!(!lowered(5).written(&seen, Update::new()).apply(&mut item));
         assert_eq!(Cap::of(&item), lowered(10));

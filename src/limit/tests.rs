@@ -366,14 +366,17 @@ fn a_burst_is_used_up_once_a_service_says_that_nothing_is_left() {
         assert!(seen.pace_update(&next).apply(item));
         assert_eq!(LimitState::of(item).tat, next.tat);
     };
-    assert_eq!(calls(&mut item, 0), 30);
-    assert_eq!(calls(&mut item, 1_000), 10);
-    cap(&mut item, 0, 2_000);
-    assert_eq!([2_000, 61_900].map(|now| calls(&mut item, now)), [1, 0]);
-    assert_eq!(calls(&mut item, 62_100), 2, "the next allowance");
-    assert_eq!(calls(&mut item, 70_000), 30);
-    cap(&mut item, 3, 80_000);
-    assert_eq!([80_000, 99_900, 100_000, 120_000].map(|now| calls(&mut item, now)), [1, 0, 1, 1]);
+    cap(&mut item, 0, 0);
+    assert_eq!([0, 30_000, 59_900].map(|now| calls(&mut item, now)), [1, 0, 0]);
+    assert_eq!(calls(&mut item, 63_000), 30, "the next allowance");
+    // At the same pace, but without the 20 calls that the burst has left.
+    assert_eq!(calls(&mut item, 64_000), 10);
+    cap(&mut item, 3, 64_900);
+    assert_eq!([64_900, 70_000, 86_000].map(|now| calls(&mut item, now)), [0, 1, 0]);
+    assert_eq!([90_000, 110_000, 126_000].map(|now| calls(&mut item, now)), [1, 1, 30]);
+    // At the same pace, but not thirty at once.
+    let allowance = Allowance { resets_in: Duration::from_secs(1), ..allowance(10) };
+    assert!(LimitState::default().capped(&known, &[allowance], at(0)).is_some());
 }
 
 proptest! {
@@ -393,10 +396,16 @@ proptest! {
         for (number, (step, kind, place, together)) in asks.into_iter().enumerate() {
             now += step;
             let seen = &mut seen[number % 3];
-            if let Some(next) = seen.refused(&known, at(now), at(now)).filter(|_| kind == 3) {
-                let is_changed = seen.pace_update(&next).apply(&mut item);
+            let (remaining, resets_in) = (place % 40, Duration::from_millis(10 * place));
+            let allowance = Allowance { limit: None, remaining, resets_in, counts_units: false };
+            let slower = match place % 2 {
+                0 => seen.refused(&known, at(now), at(now)),
+                _ => seen.capped(&known, &[allowance], at(now)),
+            };
+            if let Some(next) = slower.filter(|_| kind == 3) {
+                let is_stale = LimitState::of(&item) != *seen;
+                prop_assert!(seen.pace_update(&next).apply(&mut item) || is_stale);
                 *seen = LimitState::of(&item);
-                prop_assert!(!is_changed || seen.pace == next.pace);
             }
             for _ in 0..3 {
                 let mut claim = Claim::new(&known, *seen, at(now));

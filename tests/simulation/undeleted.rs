@@ -54,8 +54,10 @@ impl Book {
         let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
         // Also by a batch that has not ended yet. Which copy a worker sent for which of two receives is
         // not known.
+        let in_hand = self.of_environment(invocation.environment);
+        let is_twice = in_hand.map(|(_, other)| other.of(n).count()).sum::<usize>() > 1;
         let copies = |other: &Invocation, id: &String| {
-            (!std::ptr::eq(other, invocation) || self.in_hand_twice.contains(&n))
+            (is_twice || !std::ptr::eq(other, invocation))
                 && other.environment == invocation.environment
                 && other.members.contains_key(id)
                 && other.confirmed.contains_key(&n)

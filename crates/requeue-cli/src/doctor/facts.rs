@@ -8,8 +8,6 @@ use requeue::{RecursiveLoop, Settings};
 
 pub(crate) use crate::function::{Logs, Readiness};
 
-pub(crate) const SOURCES: &str = "sqs:ListDeadLetterSourceQueues";
-
 /// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
 
@@ -43,7 +41,7 @@ pub(crate) struct Deployment {
     /// Whether SQS confirmed all copies of the last hour, by the metrics `Requeued` and
     /// `SendUnconfirmed`; `None` without any, and unless the function is in a VPC.
     pub(crate) sends: Known<Option<bool>>,
-    /// For a queue without a function: why its consumers or its source queues are unknown.
+    /// Why it is unknown whether a queue without a function has source queues.
     pub(crate) unlisted: Option<Unread>,
     pub(crate) alarms: Known<Vec<Alarm>>,
 }

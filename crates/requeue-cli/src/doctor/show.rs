@@ -83,9 +83,11 @@ fn steps(remedy: &Remedy, columns: usize) -> String {
 
 fn subject(deployment: &Deployment) -> String {
     let names: Vec<&str> = deployment.paths.iter().map(|path| path.source.arn.name()).collect();
-    let whose = match deployment.unlisted {
-        Some(_) => "",
-        None => ", which invokes no function: checked as a worker's (`requeue work`)",
+    let is_known = deployment.paths.iter().all(|path| path.source.consumers.is_ok());
+    let whose = if is_known && deployment.unlisted.is_none() {
+        ", which invokes no function: checked as a worker's (`requeue work`)"
+    } else {
+        ""
     };
     match &deployment.function {
         Some(function) => format!("function {} in {}", function.qualified(), deployment.region),

@@ -4,7 +4,7 @@ use requeue::queue::{MAX_RETENTION, QueueArn};
 use requeue::{DeadLetterMode, Mode};
 
 use super::super::arn::function_name;
-use super::super::facts::{QueueAttributes, Reached, RedriveSettings, SOURCES};
+use super::super::facts::{QueueAttributes, Reached, RedriveSettings};
 use super::{
     ASK, Checked, Context, Level, Mapping, Remedy, Skip, all, at, consumers, danger, days,
     enough_receives, named, ok, remedy, stop, warning,
@@ -14,8 +14,8 @@ pub(super) fn redrive_policy(context: &Context<'_>) -> Checked {
     let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let found = match &queue.redrive {
         None => match &context.deployment.unlisted {
-            Some(unread) if unread.permission == SOURCES => return Err(unread.into()),
-            _ => "the queue has no redrive policy".to_owned(),
+            Some(unread) => return Err(unread.into()),
+            None => "the queue has no redrive policy".to_owned(),
         },
         Some(RedriveSettings { target, .. }) => match misfit(context)? {
             None => return ok(target.clone()),

@@ -145,10 +145,10 @@ fn subject(context: &Context<'_>) -> String {
 }
 
 pub(super) fn mapping(context: &Context<'_>) -> Checked {
-    if let Some(unread) = &context.deployment.unlisted {
-        return Err(unread.into());
-    }
     let Ok(function) = context.function() else {
+        for path in &context.deployment.paths {
+            path.source.consumers.as_ref()?;
+        }
         return ok(
             "no function has a mapping for this queue, so it is checked as a worker's (`requeue \
              work`)",
@@ -327,7 +327,8 @@ pub(super) fn concurrency(context: &Context<'_>) -> Checked {
         let more = needed.saturating_sub(free);
         let raise = Remedy::from(raise).then(format!("QUOTA is at least the present one + {more}"));
         let level = if free < needed { Level::Warning } else { Level::Ok };
-        return at(level, found, [lower.into(), raise]);
+        let lower = (wanted > LEAST_RESERVED).then(|| lower.into());
+        return at(level, found, lower.into_iter().chain([raise]));
     };
     let is_bounded = unbounded().next().is_none();
     let needed = wanted.max(if is_bounded { 0 } else { LEAST_RESERVED });

@@ -155,7 +155,7 @@ checks! {
     "recursive-loop", function::recursive_loop, "Requeue sends copies to the function's own \
         queue. Without RecursiveLoop: Allow, Lambda dead-letters a message after about 16.";
     "concurrency", function::concurrency, "Failed messages do not slow Lambda's poller down: \
-        without a limit it runs up to 1,250 batches at once. A throttled one costs a receive each.";
+        without a limit it runs up to 1,250 batches at once. Throttled ones use up receives.";
     "logs", logs::logs, "Each message that fails or waits has a line at INFO.";
     "log-permissions", logs::log_permissions, "The log explains each retry, and CloudWatch reads \
         the metrics from it.";

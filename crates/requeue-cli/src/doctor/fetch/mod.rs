@@ -15,7 +15,7 @@ use super::calls::{list, text};
 use super::checks::{SENDING, TAKING};
 use super::facts::{
     Alarm, Deployment, Function, FunctionSettings, Known, Mapping, Metric, QueuePath, Reached,
-    SOURCES, Unread,
+    Unread,
 };
 use super::settings;
 use crate::Error;
@@ -32,6 +32,7 @@ use function::count;
 
 const MAPPINGS: &str = "lambda:ListEventSourceMappings";
 pub(super) const ATTRIBUTES: &str = "sqs:GetQueueAttributes";
+const SOURCES: &str = "sqs:ListDeadLetterSourceQueues";
 const CONFIGURATION: &str = "lambda:GetFunctionConfiguration";
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
@@ -145,8 +146,7 @@ impl Clients {
         source: Reached,
         policy: Option<&Document>,
     ) -> Result<Deployment, Error> {
-        let unread = self.refuse_dead_letters(&source).await?;
-        let unlisted = unread.or_else(|| source.consumers.as_ref().err().cloned());
+        let unlisted = self.refuse_dead_letters(&source).await?;
         let settings = Ok(settings::of_worker(policy).await);
         let path = Box::pin(self.path(None, source, None, &settings)).await;
         Ok(Deployment { unlisted, ..self.with_paths(None, settings, vec![path]).await })
@@ -159,7 +159,7 @@ impl Clients {
             return Ok(None);
         }
         let request = self.sqs.list_dead_letter_source_queues().queue_url(queue.arn.url());
-        let urls = match self.ask(SOURCES, queue.arn.name(), request.send()).await {
+        let urls = match self.ask(SOURCES, &queue.arn.to_string(), request.send()).await {
             Ok(listed) => listed.queue_urls,
             Err(unread) => return Ok(Some(unread)),
         };

@@ -18,8 +18,7 @@ pub(super) const ROWS: &[Row] = &[
         "redrive-policy",
         |d| {
             d.queue().redrive = None;
-            let unread = refused::<()>().unwrap_err();
-            d.unlisted = Some(Unread { permission: SOURCES, ..unread });
+            d.unlisted = refused::<()>().err();
         },
         Some(Unknown),
     ),

@@ -106,7 +106,14 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Unknown),
     ),
-    ("mapping", |d| d.unlisted = refused::<()>().err(), Some(Unknown)),
+    (
+        "mapping",
+        |d| {
+            d.function = None;
+            d.path().source.consumers = refused();
+        },
+        Some(Unknown),
+    ),
     ("mapping", |d| d.function = None, Some(Fine)),
     (
         "recursive-loop",
