@@ -346,7 +346,7 @@ fn calls_that_nobody_made_leave_the_line_once_also_by_an_old_state() {
 fn a_burst_is_used_up_once_a_service_says_that_nothing_is_left() {
     let limit = RateLimit { headers: true, max_reservation: Duration::ZERO, ..limit(10, 30) };
     let (known, mut item) = (KnownLimit::own(&limit), Item::default());
-    let mut calls = |item: &mut Item, now| {
+    let calls = |item: &mut Item, now| {
         let admitted = (0..50).take_while(|_| {
             let mut claim = Claim::new(&known, LimitState::of(item), at(now));
             let share = claim.take(demand(Ask::Retry, limit.max_reservation));
@@ -360,7 +360,7 @@ fn a_burst_is_used_up_once_a_service_says_that_nothing_is_left() {
         resets_in: Duration::from_secs(60),
         counts_units: false,
     };
-    let mut cap = |item: &mut Item, remaining, now| {
+    let cap = |item: &mut Item, remaining, now| {
         let seen = LimitState::of(item);
         let next = seen.capped(&known, &[allowance(remaining)], at(now)).expect("a cap");
         assert!(seen.pace_update(&next).apply(item));

@@ -103,8 +103,10 @@ impl Reader {
     }
 
     fn tell(&mut self, unknown: String) {
-        let endpoints = self.clients.as_ref().map(|clients| Endpoints::of(&clients.sdk));
-        self.status.unknown.push(endpoints.map_or(unknown.clone(), |it| it.named_in(&unknown)));
+        self.status.unknown.push(match &self.clients {
+            Some(clients) => Endpoints::of(&clients.sdk).named_in(&unknown),
+            None => unknown,
+        });
     }
 
     fn known<T>(&mut self, what: &str, fact: Known<T>) -> Option<T> {
