@@ -23,26 +23,30 @@ pub(super) struct Pacer {
     others: Arc<PacerGate>,
 }
 
-/// The gate of a scope. Waiting calls get the lock first in, first out.
+/// The gate of a scope.
 #[derive(Default)]
-pub(super) struct PacerGate(sync::Mutex<Option<Instant>>);
+pub(super) struct PacerGate {
+    /// Waiting calls get this lock first in, first out.
+    first: sync::Mutex<()>,
+    next: Mutex<Option<Instant>>,
+}
 
 impl PacerGate {
     pub(super) fn lets_through(&self, limit: &RateLimit, units: u32) -> bool {
-        self.0.try_lock().is_ok_and(|mut next| Self::pass(&mut next, limit, units).is_ok())
+        self.first.try_lock().is_ok_and(|_first| self.pass(limit, units).is_ok())
     }
 
     /// Waits until a call may be made.
     pub(super) async fn passed(&self, limit: &RateLimit, units: u32) {
-        let mut next = self.0.lock().await;
-        while let Err(wait) = Self::pass(&mut next, limit, units) {
+        let _first = self.first.lock().await;
+        while let Err(wait) = self.pass(limit, units) {
             sleep(wait).await;
         }
     }
 
-    /// Corrects the units of a call that passed.
-    pub(super) async fn correct(&self, limit: &RateLimit, estimated: u32, used: u32) {
-        let mut next = self.0.lock().await;
+    /// Corrects the units of a call that passed. A call that waits does not delay this.
+    pub(super) fn correct(&self, limit: &RateLimit, estimated: u32, used: u32) {
+        let mut next = lock(&self.next);
         let time = limit.interval().saturating_mul(used.abs_diff(estimated));
         *next = match *next {
             Some(next) if used > estimated => Some(next + time),
@@ -53,8 +57,8 @@ impl PacerGate {
 
     /// Lets a call pass now, or returns its wait. `next` is the theoretical arrival time of the
     /// generic cell rate algorithm.
-    fn pass(next: &mut Option<Instant>, limit: &RateLimit, units: u32) -> Result<(), Duration> {
-        let now = Instant::now();
+    fn pass(&self, limit: &RateLimit, units: u32) -> Result<(), Duration> {
+        let (mut next, now) = (lock(&self.next), Instant::now());
         let interval = limit.interval();
         let at = next.map_or(now, |next| next.max(now));
         let ahead = interval.saturating_mul(limit.burst.max(1) - 1);
@@ -68,7 +72,8 @@ impl PacerGate {
     }
 
     fn is_idle(&self) -> bool {
-        self.0.try_lock().is_ok_and(|next| next.is_none_or(|next| next <= Instant::now()))
+        let next = *lock(&self.next);
+        self.first.try_lock().is_ok() && next.is_none_or(|next| next <= Instant::now())
     }
 }
 
@@ -89,5 +94,26 @@ impl Pacer {
             }
         }
         Arc::clone(gates.entry(scope).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_call_delays_no_correction_and_waits_for_it() {
+        let second = Duration::from_secs(1);
+        let (gate, limit) = (PacerGate::default(), RateLimit::new(1, second));
+        let limit = RateLimit { burst: 1, ..limit };
+        let began = Instant::now();
+        assert!(gate.lets_through(&limit, 2));
+        let ended = async {
+            sleep(second).await;
+            gate.correct(&limit, 2, 5);
+            assert_eq!(began.elapsed(), second);
+        };
+        tokio::join!(gate.passed(&limit, 1), ended);
+        assert_eq!(began.elapsed(), 5 * second);
     }
 }

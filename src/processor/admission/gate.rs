@@ -117,7 +117,7 @@ impl Gate {
         let Some(used) = delivery.used().map(|used| used.min(limit.limit)) else { return };
         let QueuePolicy { slots, pacer, .. } = attempts.inner.policy(delivery);
         if used != units {
-            pacer.gate(scope).correct(&limit, units, used).await;
+            pacer.gate(scope).correct(&limit, units, used);
         }
         match slots {
             Slots::Own(limiter) => {
