@@ -543,8 +543,9 @@ class OnMinistack(unittest.TestCase):
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
         status, findings, printed = doctor(MINISTACK, "--queue", "worked-on")
-        dangers = {("worked-on", "visibility-timeout"), ("worked-on", "redrive-policy")}
-        self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
+        self.assertEqual((status, at(findings, "danger")), (3, {("worked-on", "visibility-timeout")}), printed)
+        # The emulator does not implement ListDeadLetterSourceQueues, so this may be a dead-letter queue.
+        self.assertEqual(findings["worked-on", "redrive-policy"]["level"], "unknown", printed)
 
     def test_a_workers_message_may_be_handled_as_long_as_its_target_function_runs(self):
         self.account.function("charge-slowly", NO_ROLE, 5)
@@ -578,7 +579,7 @@ class OnMinistack(unittest.TestCase):
             self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
         _, findings, printed = doctor(MINISTACK, "--function", "aliased")
         self.assertEqual(at(findings, "danger"), {(None, "settings")}, printed)
-        self.assertEqual(findings[None, "mapping"]["remedies"], ["requeue doctor --function aliased:live"], printed)
+        self.assertEqual(findings[None, "mapping"]["remedies"], ["requeue doctor --region us-east-1 --function aliased:live"], printed)
         # The same by its queue.
         _, findings, printed = doctor(MINISTACK, "--queue-url", account.url("aliased"))
         self.assertEqual(at(findings, "danger"), set(), printed)
