@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::proxy::Version;
 
 /// How long a process may take to end by itself: many times what it needs.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Delays of a second or two, three retries; and no circuit breaker, which would spare the target
 /// most of the calls of messages that always fail.
@@ -286,9 +286,18 @@ impl Worker {
     }
 
     /// How it ended: its status, or `None` by a signal; and what it said.
-    pub async fn ended(self) -> (Option<i32>, String) {
-        let output = timeout(PATIENCE, self.output).await.expect("it ends").unwrap().unwrap();
+    pub async fn ended(mut self) -> (Option<i32>, String) {
+        let (output, is_late) = match timeout(PATIENCE, &mut self.output).await {
+            Ok(output) => (output, false),
+            Err(_) => {
+                self.signal("-TERM");
+                (self.output.await, true)
+            }
+        };
+        let output = output.unwrap().unwrap();
         let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(!is_late, "it goes on: {said}");
+        (output.status.code(), said)
     }
 }
