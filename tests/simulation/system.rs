@@ -1,6 +1,7 @@
 //! One run: a producer, a queue, an event source mapping, execution environments and an operator,
 //! all from one seed, in virtual time.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +32,7 @@ const MOST_WITHOUT_A_CALL: usize = 50_000;
 const LONGEST_RUN: Duration = secs(12 * 86_400);
 /// Once so many messages are in the queue, trouble ends. Copies of a message that wait for a limit
 /// return at the same time, so the work grows by the square of their number.
-const MOST_IN_TROUBLE: usize = 300;
+const MOST_IN_TROUBLE: usize = 120;
 /// SQS delivers no message twice more often. Each delivery may be sent on, so the copies of one that
 /// waits in a line would never end.
 const MOST_SHOWN_AGAIN: usize = 100;
@@ -240,14 +241,16 @@ impl World {
             }
         };
         // While one message of a FIFO group is in flight, SQS holds the others back.
-        let is_in_the_way = |one: &MessageView, other: &MessageView| {
-            matches!(one.state, MessageState::InFlightUntil(_))
-                && self.plan.is_fifo
-                && one.group_id == other.group_id
-        };
+        let mut held = HashMap::new();
+        let in_flight = |it: &&MessageView| matches!(it.state, MessageState::InFlightUntil(_));
+        for message in messages.iter().filter(|it| self.plan.is_fifo && in_flight(it)) {
+            let wait = wait(message);
+            held.entry(&message.group_id)
+                .and_modify(|all: &mut _| *all = wait.max(*all))
+                .or_insert(wait);
+        }
         let due = |message: &MessageView| {
-            let before = messages.iter().filter(|other| is_in_the_way(other, message));
-            before.map(wait).fold(wait(message), Duration::max)
+            wait(message).max(held.get(&message.group_id).copied().unwrap_or_default())
         };
         messages.iter().map(due).min()
     }
