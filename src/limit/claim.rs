@@ -298,6 +298,11 @@ impl Claim {
         self.interval.saturating_mul(number).min(capped.saturating_add(after))
     }
 
+    /// The interval without a cap.
+    pub(super) fn uncapped(&self) -> u64 {
+        self.uncapped
+    }
+
     /// The time of a call whose reservation begins then.
     pub(super) fn due(&self, at: u64) -> u64 {
         at.min(at.saturating_sub(self.ahead).max(self.no_burst_until))

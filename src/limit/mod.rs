@@ -176,12 +176,9 @@ impl LimitState {
         // If no allowance counts units, all of them count calls.
         let has_units = known.limit.has_units && allowances.iter().any(|it| it.counts_units);
         let counted = allowances.iter().filter(|it| it.counts_units == has_units);
-        let lowered = |next: Self, allowance: &Allowance| {
-            let interval = next.cap.slower(interval, now);
-            let cap = Cap::lowered(allowance, (interval, reserved, spare), now);
-            cap.map(|cap| Self { cap, ..next })
-        };
-        let next = counted.fold(*self, |next, allowance| lowered(next, allowance).unwrap_or(next));
+        let units = (claim.uncapped(), reserved, spare);
+        let lowered = |cap: Cap, allowance| cap.lowered(allowance, units, now).unwrap_or(cap);
+        let next = Self { cap: counted.fold(self.cap, lowered), ..*self };
         (next.cap != self.cap).then_some(next)
     }
 

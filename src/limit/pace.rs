@@ -258,11 +258,13 @@ impl Cap {
         if now < self.until { interval.max(self.interval) } else { interval }
     }
 
-    /// The cap by an allowance, if that leaves less than is possible at the current pace: with
-    /// `reserved` units that are still to come, and `spare` ones that the burst has left.
+    /// The cap that an allowance adds to this one, if that leaves less than is possible at the pace
+    /// without a cap: with `reserved` units that are still to come, and `spare` ones that the burst
+    /// has left. An allowance that lets calls be faster than this cap waits for its end.
     pub(super) fn lowered(
+        &self,
         allowance: &Allowance,
-        (interval, reserved, spare): (u64, u64, u64),
+        (uncapped, reserved, spare): (u64, u64, u64),
         now: u64,
     ) -> Option<Self> {
         let Allowance { limit, remaining, resets_in, .. } = *allowance;
@@ -270,9 +272,12 @@ impl Cap {
         let time = nanos(resets_in.min(LONGEST));
         let rest = remaining.saturating_sub(reserved).max(1);
         let spread = (time / rest).min(nanos(LONGEST_INTERVAL));
-        let possible = (time / interval).saturating_add(spare);
-        let is_lower = rest.saturating_mul(100) < possible.saturating_mul(WORTH);
-        (!is_plenty && is_lower).then(|| Self { interval: spread, until: now.saturating_add(time) })
+        let capped = self.until.saturating_sub(now).min(time);
+        let possible = capped / self.slower(uncapped, now) + (time - capped) / uncapped;
+        let is_lower = rest.saturating_mul(100) < (possible + spare).saturating_mul(WORTH);
+        let is_slower = self.is_over(now) || spread >= self.interval;
+        (!is_plenty && is_lower && is_slower)
+            .then(|| Self { interval: spread, until: now.saturating_add(time) })
     }
 
     /// Whether it equals a new cap.
@@ -397,7 +402,7 @@ mod tests {
     #[test]
     fn a_cap_spreads_what_is_left_once_it_is_less_than_a_fifth() {
         let cap = |allowance, interval, reserved| {
-            let cap = Cap::lowered(&allowance, (interval, reserved, 0), NOW)?;
+            let cap = Cap::default().lowered(&allowance, (interval, reserved, 0), NOW)?;
             assert_eq!(cap.until, NOW + nanos(allowance.resets_in));
             Some(cap.interval)
         };
@@ -421,7 +426,7 @@ mod tests {
     #[test]
     fn a_cap_is_bounded_whatever_a_response_says() {
         let year = Allowance { resets_in: Duration::from_hours(8_760), ..left(0) };
-        let cap = Cap::lowered(&year, (1, 0, 0), NOW).expect("a cap");
+        let cap = Cap::default().lowered(&year, (1, 0, 0), NOW).expect("a cap");
         assert_eq!(cap, Cap { interval: 3_600 * SECOND, until: NOW + 86_400 * SECOND });
         assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND - 1), 3_600 * SECOND);
         assert_eq!(cap.slower(SECOND, NOW + 86_400 * SECOND), SECOND);
@@ -430,11 +435,24 @@ mod tests {
     }
 
     #[test]
+    fn a_later_response_extends_a_cap_and_quickens_none() {
+        let lowered = |cap: Cap, remaining, now| {
+            cap.lowered(&left(remaining), (SECOND, 0, 0), NOW + now).unwrap_or(cap)
+        };
+        let first = lowered(Cap::default(), 0, 0);
+        assert_eq!(lowered(first, 0, SECOND / 2), first, "no call is possible in half a second");
+        let second = lowered(first, 0, 20 * SECOND);
+        assert_eq!(second, Cap { until: first.until + 20 * SECOND, ..first });
+        assert_eq!(lowered(first, 15, 20 * SECOND), first);
+        assert_eq!(lowered(first, 15, 60 * SECOND), lowered(Cap::default(), 15, 60 * SECOND));
+    }
+
+    #[test]
     fn of_two_caps_at_once_the_first_counts_and_the_other_is_decided_anew() {
         let mut item = Item::default();
         let seen = Cap::of(&item);
         let lowered =
-            |remaining| Cap::lowered(&left(remaining), (SECOND, 0, 0), NOW).expect("a cap");
+            |remaining| seen.lowered(&left(remaining), (SECOND, 0, 0), NOW).expect("a cap");
         assert!(lowered(10).written(&seen, Update::new()).apply(&mut item));
         assert!(!lowered(5).written(&seen, Update::new()).apply(&mut item));
         assert_eq!(Cap::of(&item), lowered(10));

@@ -134,8 +134,8 @@ impl<'a> Call<'a> {
         if let Some(counts) = &self.policy.counts {
             Box::pin(self.count(counts, &mut taken.attempt)).await?;
         }
-        if reserves {
-            Box::pin(self.pace()).await?;
+        if reserves && Box::pin(self.pace()).await? {
+            permit = Box::pin(self.renew_as_known(permit, taken)).await?;
         }
         Ok(permit)
     }

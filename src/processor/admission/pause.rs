@@ -101,6 +101,30 @@ impl Call<'_> {
         {
             taken.ticket = Some(self.ask_pauses(pauses).await?);
         }
+        self.own_permit_after(permit).await
+    }
+
+    /// The same, as far as this environment knows, for a call that must be made at once. Behind a
+    /// call of many units it may have waited for long.
+    pub(super) async fn renew_as_known(
+        &self,
+        permit: Permit,
+        taken: &Taken,
+    ) -> Result<Permit, Uncalled> {
+        if !self.may_be_deferred {
+            return Ok(permit);
+        }
+        if let Some(pauses) = &self.policy.pauses
+            && !taken.is_probe()
+            && let Err(refused) = pauses.look(self.scope, self.caller)
+        {
+            return Err(self.paused(refused).await);
+        }
+        self.own_permit_after(permit).await
+    }
+
+    /// A probe of this environment goes on.
+    async fn own_permit_after(&self, permit: Permit) -> Result<Permit, Uncalled> {
         if permit.is_probe() { Ok(permit) } else { self.own_permit(self.attempts.now()).await }
     }
 

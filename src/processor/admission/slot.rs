@@ -262,9 +262,11 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until the call may be made. It must be made at once then.
-    pub(in crate::processor) async fn pace(&self) -> Result<(), Uncalled> {
+    /// Waits until the call may be made. It must be made at once then. Returns whether it had to
+    /// wait.
+    pub(in crate::processor) async fn pace(&self) -> Result<bool, Uncalled> {
         let QueuePolicy { pacer, .. } = self.policy;
+        let mut has_waited = false;
         for gate in &self.gates {
             let Gate { scope, units, kept, .. } = *gate;
             let mut limit = self.in_effect(gate);
@@ -274,9 +276,10 @@ impl Call<'_> {
                 self.slot.wait(pacer.backlog(scope, &limit));
                 self.unless_stopped(gate.passed(&limit, units)).await?;
                 self.check()?;
+                has_waited = true;
             }
         }
-        Ok(())
+        Ok(has_waited)
     }
 
     /// The refusal by which a failure lowers an adaptive limit.
