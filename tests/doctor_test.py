@@ -705,6 +705,7 @@ class OnMinistack(unittest.TestCase):
         nowhere = "https://sqs.us-east-1.amazonaws.com/000000000000/nowhere-at-all"
         for subject, told in [
             (["--function", "nobody"], "there is no function nobody in us-east-1"),
+            (["--function", "nobody:live"], "if a mapping invokes it, the queue's messages wait"),
             (["--queue", nowhere], "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere-at-all at "),
         ]:
             status, _, printed = doctor(MINISTACK, *subject)

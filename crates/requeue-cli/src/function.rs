@@ -18,10 +18,18 @@ use crate::failed_call::FailedCall;
 pub(crate) fn not_found(name: &str, sdk: &SdkConfig, error: &requeue::queue::CallError) -> String {
     if error.code == "ResourceNotFoundException" {
         let region = sdk.region().map(AsRef::as_ref).unwrap_or_default();
-        return format!(
-            "there is no function {name} in {region}; check its name, the region and the account of \
-             the credentials"
-        );
+        let check = "check its name, the region and the account of the credentials";
+        // A mapping outlives its function, and names it by its ARN.
+        let waits = if name.contains(':') {
+            format!(
+                "; if a mapping invokes it, the queue's messages wait: create it again, or delete \
+                 the mapping that `aws lambda list-event-source-mappings --region {region} \
+                 --function-name {name}` shows"
+            )
+        } else {
+            String::new()
+        };
+        return format!("there is no function {name} in {region}; {check}{waits}");
     }
     let (service, operation) = ("Lambda", "GetFunctionConfiguration");
     let endpoint = &shown_endpoint(service, sdk);

@@ -156,6 +156,10 @@ mod tests {
         assert!(blocks.len() > 100, "{}", blocks.len());
         for block in blocks {
             assert!(!block.contains("or: or") && !block.contains('\u{fffd}'), "{block}");
+            let whole = block.replace(" \\\n", "");
+            let mut of_variables =
+                whole.lines().filter(|it| it.contains("-function-configuration"));
+            assert!(of_variables.all(|it| it.contains("--query")), "shows variables: {block}");
             let mut goes_on = false;
             let lines = block.lines().map(|line| {
                 let line = line.strip_prefix(COMMAND).expect("a line of a remedy");

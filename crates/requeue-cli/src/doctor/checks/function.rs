@@ -195,15 +195,17 @@ pub(super) fn state(context: &Context<'_>) -> Checked {
 
 /// The level of a function's state, and the command that shows or awaits it.
 pub(super) fn readiness(of: &Readiness) -> (Level, &'static str) {
+    // The whole response would show all variables.
+    let show = "get-function-configuration --query '[StateReason,LastUpdateStatusReason]'";
     let [state, update] =
         [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or_default());
     match (state, update) {
-        ("Failed", _) => (Level::Danger, "get-function-configuration"),
+        ("Failed", _) => (Level::Danger, show),
         ("Pending", _) => (Level::Warning, "wait function-active-v2"),
-        ("Inactive", _) | ("Active", "Failed") => (Level::Warning, "get-function-configuration"),
+        ("Inactive", _) | ("Active", "Failed") => (Level::Warning, show),
         ("Active", "Successful") => (Level::Ok, ""),
         ("Active", "InProgress") => (Level::Unknown, "wait function-updated-v2"),
-        _ => (Level::Unknown, "get-function-configuration"),
+        _ => (Level::Unknown, show),
     }
 }
 

@@ -90,8 +90,7 @@ impl Clients {
         });
         let others: BTreeSet<String> = others.collect();
         let mapped = others.into_iter().collect();
-        let qualifier = own.map(str::to_owned);
-        Ok(Invoked { configuration, mappings, qualifier, mapped })
+        Ok(Invoked { qualifier: own.map(str::to_owned), configuration, mappings, mapped })
     }
 
     pub(crate) async fn consumers(&self, queue: &str) -> Known<Vec<Value>> {
