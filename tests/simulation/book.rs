@@ -435,7 +435,8 @@ impl Book {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {
             let key = (invocation.environment, invocation.is_on_dead, message.clone());
-            let may_be_final = |ended| matches!(ended, Ended::Failed(..) | Ended::Postponed(_));
+            let may_be_final =
+                |ended| matches!(ended, Ended::Failed(..) | Ended::Postponed(_) | Ended::Final);
             let has_failed = member.is_timed_out || member.ended.is_some_and(may_be_final);
             let has_failed = has_failed && !member.is_unclear;
             if has_failed && !invocation.settled.contains(message) {
