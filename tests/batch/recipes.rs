@@ -169,7 +169,9 @@ async fn a_poison_message_has_the_retries_of_the_recipe() {
     let (world, script, _) = played(policy(&page), 1.0, &shown, |_| true).await;
     let calls = script.calls();
     assert_eq!((calls.len(), world.dead().len()), (6, 1));
-    assert!(page.replace('\n', " ").contains("five `temporary` retries, about two minutes"));
+    assert!(
+        page.replace('\n', " ").contains("five `temporary` retries, not 50, in about two minutes")
+    );
     let time = calls[5].at - calls[0].at;
     assert!((secs(60)..secs(150)).contains(&time), "{time:?}");
 }

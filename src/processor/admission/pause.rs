@@ -104,8 +104,8 @@ impl Call<'_> {
         self.own_permit_after(permit).await
     }
 
-    /// The same, as far as this environment knows, for a call that must be made at once. Behind a
-    /// call of many units it may have waited for long.
+    /// The same, as far as this environment knows, for a call that must be made at once. It may have
+    /// waited for a call of many units.
     pub(super) async fn renew_as_known(
         &self,
         permit: Permit,
