@@ -258,6 +258,7 @@ impl Book {
                     invocation.of(n).any(|member| copies::is_unserved(&members, member));
                 self.tracks[n].unserved += usize::from(is_unserved);
                 *invocation.confirmed.entry(n).or_default() += 1;
+                self.may_be_copied(id, n);
                 self.remains_to_delete(id, n, false);
                 self.renew(id, n);
             }

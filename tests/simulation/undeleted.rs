@@ -69,6 +69,18 @@ impl Book {
         of_this.filter(|(id, member)| !member.is_called && is_copied(id)).count()
     }
 
+    /// SQS confirmed a copy. If a worker has several receives of the message in hand, which one the
+    /// copy is for is not known.
+    pub fn may_be_copied(&mut self, id: usize, n: usize) {
+        let environment = self.invocations[&id].environment;
+        let members = self.of_environment(environment).flat_map(|(_, other)| &other.members);
+        let of_it = members.filter(|(_, member)| member.n == n);
+        let in_hand: Vec<_> = of_it.map(|(message, _)| (environment, message.clone())).collect();
+        if in_hand.len() > 1 {
+            self.copied.extend(in_hand);
+        }
+    }
+
     /// An invocation is over. Its environment remembers what it copied.
     pub fn close(&mut self, id: usize) {
         let Some(invocation) = self.invocations.remove(&id) else { return };
