@@ -275,8 +275,8 @@ impl Cap {
         let capped = self.until.saturating_sub(now).min(time);
         let possible = capped / self.slower(uncapped, now) + (time - capped) / uncapped;
         let is_lower = rest.saturating_mul(100) < (possible + spare).saturating_mul(WORTH);
-        let is_slower = self.is_over(now) || spread >= self.interval;
-        (!is_plenty && is_lower && is_slower)
+        let quickens = !self.is_over(now) && spread < self.interval;
+        (!is_plenty && is_lower && !quickens)
             .then(|| Self { interval: spread, until: now.saturating_add(time) })
     }
 
