@@ -287,12 +287,12 @@ impl Worker {
 
     /// How it ended: its status, or `None` by a signal; and what it said.
     pub async fn ended(mut self) -> (Option<i32>, String) {
-        let (output, is_late) = match timeout(PATIENCE, &mut self.output).await {
-            Ok(output) => (output, false),
-            Err(_) => {
-                self.signal("-TERM");
-                (self.output.await, true)
-            }
+        let in_time = timeout(PATIENCE, &mut self.output).await;
+        let (output, is_late) = if let Ok(output) = in_time {
+            (output, false)
+        } else {
+            self.signal("-TERM");
+            (self.output.await, true)
         };
         let output = output.unwrap().unwrap();
         let said = [output.stdout, output.stderr].concat();
