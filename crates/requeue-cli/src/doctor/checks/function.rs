@@ -193,9 +193,8 @@ pub(super) fn state(context: &Context<'_>) -> Checked {
     at(level, found, [remedy::function(context, &function.qualified(), command, "")])
 }
 
-/// The level of a function's state, and the command that shows or awaits it.
+/// The level of a function's state, and the command that shows it without variables, or awaits it.
 pub(super) fn readiness(of: &Readiness) -> (Level, &'static str) {
-    // The whole response would show all variables.
     let show = "get-function-configuration --query '[StateReason,LastUpdateStatusReason]'";
     let [state, update] =
         [&of.state, &of.last_update_status].map(|word| word.as_deref().unwrap_or_default());

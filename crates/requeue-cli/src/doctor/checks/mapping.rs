@@ -22,7 +22,6 @@ const MAX_CONCURRENCY: u32 = 1_000;
 pub(super) fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     let mut found = format!("the mapping {} is {}", mapping.uuid, mapping.state);
-    let again = "create a mapping again, if the function is still to receive messages".to_owned();
     let (level, remedy) = match mapping.state.as_str() {
         "Disabled" | "Disabling" => {
             found += ASK;
@@ -34,7 +33,7 @@ pub(super) fn enabled(context: &Context<'_>) -> Checked {
             (Level::Danger, remedy::mapping(context, mapping, "--enabled"))
         }
         "Creating" | "Enabling" | "Enabled" | "Updating" => (Level::Ok, String::new()),
-        "Deleting" => (Level::Warning, again),
+        "Deleting" => (Level::Warning, "create it again, if it is to receive messages".to_owned()),
         _ => {
             let options = format!("--uuid {}", mapping.uuid);
             (Level::Unknown, remedy::lambda(context, "get-event-source-mapping", &options))

@@ -248,8 +248,9 @@ fn after(id: &str) -> &'static [&'static str] {
         // The target's timeout counts for a call.
         "visibility-timeout" => &["target", "REQUEUE_TARGET_FUNCTION", "REQUEUE_TIMEOUT_SECONDS"],
         "retention" | "message-size" => &["REQUEUE_STRATEGY"],
-        "key-permissions" => &["REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
+        "key-permissions" => &["other-consumers", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
         "max-receive-count" => &[
+            "other-consumers",
             "redrive-policy",
             "dead-letter-queue",
             "REQUEUE_STRATEGY",
@@ -259,7 +260,9 @@ fn after(id: &str) -> &'static [&'static str] {
         "dead-letter-reasons" | "direct-queue" => {
             &["redrive-policy", "dead-letter-queue", "REQUEUE_MODE", "REQUEUE_DEAD_LETTER"]
         }
-        "queue-permissions" => &["queue", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"],
+        "queue-permissions" => {
+            &["queue", "other-consumers", "REQUEUE_STRATEGY", "REQUEUE_DEAD_LETTER"]
+        }
         "dead-letter-alarm" => &["dead-letter-queue"],
         "age-alarm" => &["queue", "REQUEUE_METRICS", "REQUEUE_SERVICE"],
         _ => &[],
@@ -269,13 +272,13 @@ fn after(id: &str) -> &'static [&'static str] {
 /// Replaces each remedy that is to wait for another one, by [`after`].
 pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
     let settings = deployment.settings.iter();
-    let problems: Vec<&String> =
-        settings.flat_map(|read| read.problems.iter().chain(&read.unread)).collect();
-    let dangers = findings.iter().filter(|it| it.diagnosis.level == Level::Danger);
+    let problems: Vec<_> = settings.flat_map(|it| it.problems.iter().chain(&it.unread)).collect();
+    // Two consumers need different things of a queue, and one of them is to be kept.
+    let least = |id| if id == "other-consumers" { Level::Warning } else { Level::Danger };
+    let dangers = findings.iter().filter(|it| it.diagnosis.level >= least(it.id));
     let dangers: Vec<_> = dangers.map(|it| (it.id, it.queue.clone())).collect();
     for Finding { id, queue, diagnosis, .. } in findings {
-        let place = STARTS.iter().position(|start| start == id);
-        let place = place.filter(|_| diagnosis.level == Level::Danger);
+        let place = STARTS.iter().position(|it| it == id && diagnosis.level == Level::Danger);
         let comes_first = |other: &&str| {
             let is_its = |of: &Option<String>| of.is_none() || queue.is_none() || of == queue;
             let is_later = |later: &&str| later == other || after(other).contains(later);
@@ -295,8 +298,7 @@ pub(crate) fn in_order(deployment: &Deployment, findings: &mut [Finding]) {
         } else if !first.is_empty() {
             diagnosis.remedies = vec![remedy::after(&first)];
         } else {
-            let remedies = diagnosis.remedies.iter_mut();
-            remedies.for_each(|it| *it = remedy::of_requeue(deployment, it));
+            diagnosis.remedies.iter_mut().for_each(|it| *it = remedy::of_requeue(deployment, it));
         }
     }
 }

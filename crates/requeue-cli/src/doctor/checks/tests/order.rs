@@ -44,7 +44,15 @@ fn without_alarms(d: &mut Deployment) {
 #[allow(clippy::too_many_lines, reason = "a table")]
 fn a_remedy_waits_for_the_mistake_on_which_it_depends() {
     const DEAD: &str = "after dead-letter-queue";
-    let table: [(Change, &[(&str, &str)]); 21] = [
+    let table: [(Change, &[(&str, &str)]); 22] = [
+        // Which consumer is to stay decides what the queue needs.
+        (
+            |d| {
+                d.path().source.consumers.as_mut().unwrap().push(consumer("5a", "audit"));
+                d.receives(1);
+            },
+            &[("other-consumers", ""), ("max-receive-count", "after other-consumers")],
+        ),
         // SQS would refuse the same target again.
         (
             |d| {
