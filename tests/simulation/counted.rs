@@ -19,6 +19,8 @@ pub struct Counted {
     lost: u64,
     /// How often the table had lost everything at the last call.
     wiped: u64,
+    /// Whether a call may have been one of them: how long its message was to wait is not known.
+    is_unsure: bool,
 }
 
 impl Book {
@@ -49,15 +51,16 @@ impl Book {
         // The first receive counts as an attempt.
         let least = if is_known { member.past.count + 1 } else { member.past.count };
         ensure((least..=by_receives).contains(&count), "a wrong attempt")?;
-        if !plan.counts_attempts() || !is_known || is_too_long {
+        let is_dead = plan.works_on_dead(environment);
+        let id = message.id().unwrap_or_default().to_owned();
+        let counted = self.counted.entry((is_dead, id.clone())).or_default();
+        counted.is_unsure |= !is_known;
+        if !plan.counts_attempts() || counted.is_unsure || is_too_long {
             return Ok(());
         }
         let table = world.table.as_ref().expect("there is one");
         let (is_troubled, most) = (track.is_troubled, member.asked.retries(plan).max(1));
-        let is_dead = plan.works_on_dead(environment);
-        let id = message.id().unwrap_or_default().to_owned();
         let written = table.attempts(&world.queues(environment).0.to_string(), &id);
-        let counted = self.counted.entry((is_dead, id)).or_default();
         counted.calls += 1;
         let lost = (counted.calls - counted.lost).saturating_sub(written);
         counted.lost += lost;
