@@ -525,15 +525,15 @@ impl Book {
                 spoke += u64::from(member.speaks_of_service());
                 member.spoke_of_service = spoke;
                 member.ended_at = Some(Instant::now());
-                // The messages of calls that end together are heard in any order.
-                let at = member.ended_at;
-                let together = invocation.members.values_mut();
-                let together = together.filter(|member| member.in_call.messages > 1);
-                for member in together.filter(|member| member.ended_at == at) {
-                    member.spoke_of_service = spoke;
-                }
             },
         )?;
+        // The messages of calls that end together are heard in any order.
+        let now = Some(Instant::now());
+        let of_it = self.invocations.values_mut().filter(|all| all.environment == environment);
+        let together = of_it.flat_map(|all| all.members.values_mut());
+        for member in together.filter(|it| it.in_call.messages > 1 && it.ended_at == now) {
+            member.spoke_of_service = spoke;
+        }
         self.spoke_of_service.insert(environment, spoke);
         self.invoked_by_last_call = self.invoked;
         let unclear = if is_unclear { ", and nobody knows for which message" } else { "" };

@@ -526,11 +526,9 @@ impl Book {
     /// Whether a deferral of a message in its place, or of one before it in its FIFO group, used up
     /// one of its receives. A message that may not be deferred is released, and uses up one, too.
     fn was_deferred_in_place(&self, world: &World, n: usize) -> bool {
-        let plan = &world.plan;
-        let may_be_released =
-            plan.policy.max_deferrals == 0 && plan.table.is_some_and(|faults| faults > 0);
+        let may_be_released = world.plan.policy.max_deferrals == 0;
         self.tracks[n].deferrals_in_place > 0
-            || plan.is_fifo
+            || world.plan.is_fifo
                 && (may_be_released
                     || self.before_in_group(n).any(|track| track.deferrals_in_place > 0))
     }
